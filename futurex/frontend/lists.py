@@ -116,6 +116,17 @@ class Tuple:
         return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
 
 
+def entered_all(value: Any) -> Any:
+    """A value, or a tuple of several, that staged code is about to use."""
+    return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
+    inner = value.kinds if type(value) is Tuple else value if type(value) is tuple else None
+    return [value] if inner is None else [part for each in inner for part in parts_of(each)]
+
+
 def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     """What all these entries are; None where they differ, or where there are none."""
     kinds = [Entry.of(entry) for entry in entries]

@@ -14,7 +14,7 @@ from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
-from futurex.frontend.lists import Entry, Tuple, share_entry
+from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry
 from futurex.frontend.trace import Collected, current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of, strong
 from futurex.tree.node import Node
@@ -78,7 +78,8 @@ class Collector:
         self.near = rounds.step == 1 and 0 <= rounds.start <= _NEAR
         self.first = rounds.start if self.near else 0
         count = self.first + len(rounds)
-        self.arrays = [[new_array(_zeros(count, each)) for each in _parts(kind)] for _, kind in self.known.kinds or ()]
+        kinds = [parts_of(kind) for _, kind in self.known.kinds or ()]
+        self.arrays = [[new_array(_zeros(count, each)) for each in parts] for parts in kinds]
 
     # -- what is carried beside names --------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class Collector:
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
         place: Any = self.counter if self.near else (self.counter - self.rounds.start) // self.rounds.step
         for (_, value), arrays in zip(put, self.arrays, strict=True):
-            for part, array in zip(_parts(value), arrays, strict=True):
+            for part, array in zip(parts_of(value), arrays, strict=True):
                 if not _is_made(part):
                     current().shared.add(self.site)
                 share_entry(part, self.site)
@@ -141,7 +142,7 @@ class Collector:
         """The loop is done: the lists have their entries."""
         for n in range(self.first, self.first + len(self.rounds)):
             for (number, kind), arrays in zip(self.known.kinds or (), self.arrays, strict=True):
-                parts = iter([self._entry(array, n, each) for array, each in zip(arrays, _parts(kind), strict=True)])
+                parts = iter([self._entry(array, n, each) for array, each in zip(arrays, parts_of(kind), strict=True)])
                 self.rows.lists[number][1](_whole(kind, parts))
 
     def _entry(self, array: Tracer, n: int, kind: Entry) -> Tracer:
@@ -177,7 +178,7 @@ class Growing:
         """The k-th entry from the end of those that were there before the loop; others may see what is written there.
         """
         value = entered_all(self.values[-k])
-        for part in _parts(value):
+        for part in parts_of(value):
             share_entry(part, self.collector.site)
         return value
 
@@ -248,17 +249,6 @@ def _is_made(value: Any) -> bool:
     return not value._chain and not value._cell.entangled and value._cell.born >= current().scopes[-1].start
 
 
-def entered_all(value: Any) -> Any:
-    """A value, or a tuple of several, that staged code is about to use."""
-    return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
-
-
-def _parts(value: Any) -> list[Any]:
-    """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
-    inner = value.kinds if type(value) is Tuple else value if type(value) is tuple else None
-    return [value] if inner is None else [part for each in inner for part in _parts(each)]
-
-
 def _whole(kind: Entry | Tuple, parts: Iterator[Any]) -> Any:
     return tuple(_whole(each, parts) for each in kind.kinds) if isinstance(kind, Tuple) else next(parts)
 
@@ -271,7 +261,7 @@ def _kind(value: Any) -> Entry | Tuple:
     found = Entry.of(value)
     if found is None:
         raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")
-    for part in _parts(value):
+    for part in parts_of(value):
         strides = part.strides_in_memory if isinstance(part, Tracer) and part.ndim else None
         if strides is not None and not is_contiguous(part.aval, strides):
             raise Escape("a list of arrays that lie otherwise than as rows", "what is made of them lies as they do")

@@ -21,6 +21,7 @@ from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, 
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
+from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
@@ -155,6 +156,9 @@ def for_(
         return
     if isinstance(iterable, TracedList):
         loop.stage(iterable.live_range(), lambda i: iterable[i])
+        return
+    if is_gathered(iterable):
+        loop.over_rows(len(iterable), entry_at(iterable, len(iterable)))
         return
     values = items(iterable)
     if isinstance(values, Tracer):
