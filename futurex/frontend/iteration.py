@@ -16,6 +16,7 @@ import numpy as np
 from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control import is_unknown
+from futurex.frontend.control.growing import Growing, column
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
@@ -44,6 +45,8 @@ def _column(value: Any) -> Column | None:
         return value.rest()
     if is_gathered(value):
         return len(value), entry_at(value, len(value))
+    if isinstance(value, Growing):
+        return column(value)
     return _entries(value) if isinstance(value, TracedList) else None
 
 
@@ -104,7 +107,7 @@ def _reversed(values: Any) -> Any:
     if isinstance(values, TracedRange):
         last = values.start + (_length(values) - 1) * values.step
         return TracedRange(last, values.start - values.step, -values.step, not values.up)
-    column = _column(values) if isinstance(values, Tracer | range) or is_gathered(values) else None
+    column = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
     if column is not None:
         length, entry = column
         return current().remember(Rows(length, lambda i: entry(length - 1 - i)))

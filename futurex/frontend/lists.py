@@ -127,6 +127,16 @@ def parts_of(value: Any) -> list[Any]:
     return [value] if inner is None else [part for each in inner for part in parts_of(each)]
 
 
+def whole(kind: Entry | Tuple, parts: Iterable[Any]) -> Any:
+    """One entry from its parts."""
+    rest = iter(parts)
+
+    def made(kind: Entry | Tuple) -> Any:
+        return tuple(map(made, kind.kinds)) if isinstance(kind, Tuple) else next(rest)
+
+    return made(kind)
+
+
 def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     """What all these entries are; None where they differ, or where there are none."""
     kinds = [Entry.of(entry) for entry in entries]

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.control.carried import FIRST_ROUND
+from futurex.frontend.control.growing import Growing, kind_of_row
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import is_contiguous
-from futurex.frontend.linear import Line, line_of
-from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry
+from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
 from futurex.frontend.trace import Collected, current, emit
-from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of, strong
+from futurex.frontend.tracer import Tracer, fresh, new_array, strong
 from futurex.tree.node import Node
 
 LEARNED = object()
@@ -51,11 +50,12 @@ class Appended:
 
 @dataclass
 class Learned:
-    """What rounds of a loop do with its lists: ``kinds`` of what they append, in order, and how many of the last
-    entries of each list they ask for."""
+    """What rounds of a loop do with its lists: ``kinds`` of what they append, in order, and of each list how many of
+    its ``last`` entries they ask for, and whether for any others."""
 
     kinds: _Kinds | None
     last: tuple[int, ...]
+    others: tuple[bool, ...]
 
 
 class Collector:
@@ -71,15 +71,39 @@ class Collector:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
         self.counter: Any = None
         self.put_now: list[tuple[int, Any]] = []
+        count = len(rows.lists)
         known = current().collected.get(code)
-        self.known: Learned = Learned(None, (0,) * len(rows.lists)) if known is None else known
+        self.known: Learned = Learned(None, (0,) * count, (False,) * count) if known is None else known
         self.peels = FIRST_ROUND if peels else None
-        self.growing = [Growing(self, number, last) for number, last in enumerate(self.known.last)]
-        self.near = rounds.step == 1 and 0 <= rounds.start <= _NEAR
-        self.first = rounds.start if self.near else 0
-        count = self.first + len(rounds)
-        kinds = [parts_of(kind) for _, kind in self.known.kinds or ()]
-        self.arrays = [[new_array(_zeros(count, each)) for each in parts] for parts in kinds]
+        kinds = self.known.kinds or ()
+        self.growing = [Growing(self, number) for number in range(count)]
+        self.first = rounds.start if rounds.step == 1 and 0 <= rounds.start <= _NEAR else 0
+        self.arrays = [self._rows(number, kind) for number, kind in kinds]
+
+    def _rows(self, number: int, kind: Entry | Tuple) -> list[Tracer]:
+        """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
+        those that were there before."""
+        count, parts = len(self.rounds), parts_of(kind)
+        if not self.known.others[number]:
+            return [new_array(_zeros(self.first + count, each)) for each in parts]
+        growing = self.growing[number]
+        growing.kind, growing.rows = kind, []
+        for before, each in zip(growing.columns(kind), parts, strict=True):
+            rows = _zeros(count, each)
+            growing.rows.append(new_array(emit("concatenate", *before, rows, axis=0) if before else rows))
+        return growing.rows
+
+    def _first(self, number: int) -> int:
+        """Where the first row of a list is."""
+        growing = self.growing[number]
+        return self.first if growing.rows is None else len(growing.values)
+
+    def _place(self, first: int) -> Any:
+        """Where the row of this round is."""
+        start, step = self.rounds.start, self.rounds.step
+        if step == 1:
+            return self.counter if first == start else self.counter + (first - start)
+        return (self.counter - start) // step + first
 
     # -- what is carried beside names --------------------------------------------------------------------------------
 
@@ -110,26 +134,27 @@ class Collector:
         """A round begins, perhaps behind one that was given up."""
         self.counter, self.put_now = counter, []
         for each in self.growing:
-            each.now = []
+            each.now, each.asked, each.asked_others = [], 0, False
 
     @property
     def learned(self) -> bool:
         """Has a round asked for more than it was thought to?"""
-        return any(each.asked > len(each.last) for each in self.growing)
+        return any(each.asked > len(each.last) or each.asked_others for each in self.growing)
 
     def learn(self, kinds: _Kinds | None) -> None:
         last = tuple(max(each.asked, len(each.last)) for each in self.growing)
-        current().collected[self.code] = Learned(kinds, last)
+        others = tuple(each.asked_others or each.rows is not None for each in self.growing)
+        current().collected[self.code] = Learned(kinds, last, tuple(map(operator.or_, self.known.others, others)))
 
     def finish(self) -> None:
         """A round is over: write what it appended."""
         put = [(number, entered_all(value)) for number, value in self.put_now]
-        kinds, found = self.known.kinds, tuple((number, _kind(value)) for number, value in put)
+        kinds, found = self.known.kinds, tuple((number, kind_of_row(value)) for number, value in put)
         if kinds is None or not _fits(found, kinds) or self.learned:
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
-        place: Any = self.counter if self.near else (self.counter - self.rounds.start) // self.rounds.step
-        for (_, value), arrays in zip(put, self.arrays, strict=True):
+        for (number, value), arrays in zip(put, self.arrays, strict=True):
+            place = self._place(self._first(number))
             for part, array in zip(parts_of(value), arrays, strict=True):
                 if not _is_made(part):
                     current().shared.add(self.site)
@@ -140,10 +165,12 @@ class Collector:
 
     def deliver(self) -> None:
         """The loop is done: the lists have their entries."""
-        for n in range(self.first, self.first + len(self.rounds)):
-            for (number, kind), arrays in zip(self.known.kinds or (), self.arrays, strict=True):
-                parts = iter([self._entry(array, n, each) for array, each in zip(arrays, parts_of(kind), strict=True)])
-                self.rows.lists[number][1](_whole(kind, parts))
+        kinds = self.known.kinds or ()
+        firsts = [self._first(number) for number, _ in kinds]
+        for n in range(len(self.rounds)):
+            for (number, kind), arrays, first in zip(kinds, self.arrays, firsts, strict=True):
+                pairs = zip(arrays, parts_of(kind), strict=True)
+                self.rows.lists[number][1](whole(kind, [self._entry(array, n + first, each) for array, each in pairs]))
 
     def _entry(self, array: Tracer, n: int, kind: Entry) -> Tracer:
         row = array[n]._node
@@ -153,95 +180,6 @@ class Collector:
         return entry
 
 
-class Growing:
-    """What stands for a list while rounds that append to it are staged. It knows the entries that rounds have appended
-    ``now``, and the ``last`` ones of those before."""
-
-    __fx_traced__ = True
-    __hash__ = None  # type: ignore[assignment]
-    __slots__ = ("asked", "collector", "last", "now", "number", "values")
-
-    def __init__(self, collector: Collector, number: int, last: int) -> None:
-        self.collector, self.number, self.asked = collector, number, 0
-        self.values = collector.rows.lists[number][0]()
-        self.now: list[Any] = []
-        self.last: list[Any] = []
-        if last:
-            self._check(last)
-            self.last = [self._before(k) for k in range(1, last + 1)]
-
-    def put(self, value: Any) -> None:
-        self.now.append(value)
-        self.collector.put_now.append((self.number, value))
-
-    def _before(self, k: int) -> Any:
-        """The k-th entry from the end of those that were there before the loop; others may see what is written there.
-        """
-        value = entered_all(self.values[-k])
-        for part in parts_of(value):
-            share_entry(part, self.collector.site)
-        return value
-
-    def _check(self, count: int) -> None:
-        """Are as many entries there before the loop?"""
-        if type(self.values) is not list:
-            raise Escape("a list that rounds add to and look at", "how long it is depends on data")
-        if count > len(self.values):
-            raise Escape("an entry that a list does not have yet", "it is added first", site=self.collector.peels)
-
-    def __len__(self) -> Any:
-        self._check(0)
-        rounds, each = self.collector.rounds, self.collector.rows.lists[self.number][2]
-        done = self.collector.counter - rounds.start
-        if rounds.step != 1:
-            done = done // rounds.step
-        return done * each + (len(self.values) + len(self.now))
-
-    def __getitem__(self, index: Any) -> Any:
-        self._check(0)
-        if not isinstance(index, Tracer):
-            index = operator.index(index)
-        elif index.dtype.kind not in "iu" or index.ndim:
-            raise Escape("a list indexed by what is no integer", "it is traced as an array")
-        line = line_of(node_of(index))
-        if line is None or line.counter not in (None, self.collector.counter._node):
-            raise Escape("an entry of a list that rounds add to", "which one it is depends on data")
-        if not line.slope and 0 <= line.offset < len(self.values):
-            return self._before(len(self.values) - line.offset)
-        rounds = self.collector.rounds
-        place = self._from_end(line, rounds)
-        if place is None:
-            later = any(self._from_end(line, rounds[k:], k) is not None for k in (1, 2) if len(rounds) > k)
-            site = self.collector.peels if later else None
-            raise Escape("an entry of a list that rounds add to", "its distance from the end changes", site=site)
-        if place <= len(self.now):
-            return self.now[-place]
-        place -= len(self.now)
-        self._check(place)
-        self.asked = max(self.asked, place)
-        return entered(self.last[place - 1]) if place <= len(self.last) else self._before(place)
-
-    def _from_end(self, line: Line, rounds: range, before: int = 0) -> int | None:
-        """How far from the end an entry lies in all these rounds, ``before`` which there are others; None if that
-        changes, or if there is none."""
-        each = self.collector.rows.lists[self.number][2]
-        found = set()
-        for k in (0, len(rounds) - 1):
-            index, length = line.slope * rounds[k] + line.offset, len(self.values) + (k + before) * each + len(self.now)
-            found.add((index < 0, length - index if index >= 0 else -index))
-            if not -length <= index < length:
-                return None
-        return found.pop()[1] if len(found) == 1 else None
-
-    def __fx_items__(self) -> Any:
-        raise Escape("iterating over a list that rounds add to", "how long it is changes")
-
-    __iter__ = __fx_items__
-
-    def __getattr__(self, name: str) -> Any:
-        raise Escape(f"{name}() of a list that rounds add to", "what it has is not known yet")
-
-
 def _is_made(value: Any) -> bool:
     """Is it an array that the round has made itself, and that is no entry yet?"""
     if not isinstance(value, Tracer) or value.is_scalar:
@@ -249,23 +187,8 @@ def _is_made(value: Any) -> bool:
     return not value._chain and not value._cell.entangled and value._cell.born >= current().scopes[-1].start
 
 
-def _whole(kind: Entry | Tuple, parts: Iterator[Any]) -> Any:
-    return tuple(_whole(each, parts) for each in kind.kinds) if isinstance(kind, Tuple) else next(parts)
-
-
 def _zeros(count: int, kind: Entry) -> Node:
     return emit("full", kind.aval.dtype.type(0), shape=(count, *kind.aval.shape), dtype=kind.aval.dtype)
-
-
-def _kind(value: Any) -> Entry | Tuple:
-    found = Entry.of(value)
-    if found is None:
-        raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")
-    for part in parts_of(value):
-        strides = part.strides_in_memory if isinstance(part, Tracer) and part.ndim else None
-        if strides is not None and not is_contiguous(part.aval, strides):
-            raise Escape("a list of arrays that lie otherwise than as rows", "what is made of them lies as they do")
-    return found
 
 
 def _fits(found: _Kinds, known: _Kinds) -> bool:

@@ -15,6 +15,7 @@ from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
 from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.collected import LEARNED, MOST, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
+from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
@@ -153,6 +154,9 @@ def for_(
         return
     if isinstance(iterable, Rows) and current().is_newest(iterable):
         loop.over_rows(*iterable.rest())
+        return
+    if isinstance(iterable, Growing):
+        loop.stage(iterable.live_range(), iterable.row)
         return
     if isinstance(iterable, TracedList):
         loop.stage(iterable.live_range(), lambda i: iterable[i])

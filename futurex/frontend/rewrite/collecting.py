@@ -12,6 +12,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from futurex.frontend.rewrite.syntax import LATE, LOOKS, YIELDS, Ready, contains, exits, place_missing, stored
 
@@ -59,17 +60,22 @@ def appended(statement: ast.stmt) -> tuple[str, ast.expr] | None:
 
 
 def looked_at(nodes: Iterable[ast.AST], name: str) -> list[ast.Name]:
-    """Where a list is asked for an entry or for its length, and nothing else can become of it."""
+    """Where a list is asked for entries or for its length, and nothing else can become of it."""
     found = []
     for node in (each for given in nodes for each in ast.walk(given)):
-        seen: ast.expr | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and not isinstance(node.slice, ast.Slice):
-            seen = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
-            seen = node.args[0] if len(node.args) == 1 and not node.keywords else None
-        if isinstance(seen, ast.Name) and seen.id == name:
-            found.append(seen)
+        seen: list[ast.expr] = []
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            seen = [node.value]
+        elif _calls(node, ("len",)) and len(node.args) == 1:
+            seen = node.args
+        elif isinstance(node, ast.For):
+            seen = node.iter.args if _calls(node.iter, ("enumerate", "reversed", "zip")) else [node.iter]
+        found += [each for each in seen if isinstance(each, ast.Name) and each.id == name]
     return found
+
+
+def _calls(node: ast.AST, names: tuple[str, ...]) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
 class Standing(ast.NodeTransformer):
@@ -96,7 +102,7 @@ def _mark(statements: Sequence[ast.stmt], others: set[str], outer: tuple[_Place,
             kept = [
                 name for name in dict.fromkeys(puts)
                 if name not in others and name not in stored([statement])
-                and mentioned.count(name) == puts.count(name) + len(looked_at([statement], name))
+                and mentioned.count(name) == puts.count(name) + len(looked_at([statement.iter, *statement.body], name))
                 and _begins(place, name)
             ]  # fmt: skip
             vars(statement)["_fx_collected"] = tuple(kept)
