@@ -88,6 +88,10 @@ def _which(entries: list[Any], index: Any) -> Which:
     """Which array an entry is that the run picks."""
     if current().numbering is None:
         return UNKNOWN
+    if all(isinstance(entry, Tracer) for entry in entries):
+        every = current().numbering.all_of(entries, next_id())
+        if every is not None:
+            return Which(fresh(every.number)[index]._node, every.among)
     found = [which(entry, {}, next_id()) for entry in entries]
     numbers = [fresh(each.number) for each in found if each.number is not None]
     if len(numbers) < len(entries):

@@ -14,7 +14,7 @@ from futurex.frontend.control.growing import Growing, kind_of_row
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
-from futurex.frontend.trace import Collected, current, emit
+from futurex.frontend.trace import Collected, current, emit, read
 from futurex.frontend.tracer import Tracer, fresh, new_array, strong
 from futurex.tree.node import Node
 
@@ -28,10 +28,10 @@ _Kinds = tuple[tuple[int, Entry | Tuple], ...]
 
 
 class Appended:
-    """What rounds of one loop append, and how. ``lists``: of each of its lists how to get it, how to append to it, and
-    how often every round does."""
+    """What rounds of one loop append, and how. ``lists``: of each of its lists how to get it, to append to it and to
+    extend it, and how often every round appends."""
 
-    def __init__(self, *lists: tuple[Callable[[], Any], Callable[[Any], Any], int]) -> None:
+    def __init__(self, *lists: tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any], int]) -> None:
         self.lists = lists
         self.collector: Collector | None = None
         """Has them while rounds are staged."""
@@ -167,16 +167,19 @@ class Collector:
         """The loop is done: the lists have their entries."""
         kinds = self.known.kinds or ()
         firsts = [self._first(number) for number, _ in kinds]
+        added: list[list[Any]] = [[] for _ in self.growing]
         for n in range(len(self.rounds)):
             for (number, kind), arrays, first in zip(kinds, self.arrays, firsts, strict=True):
                 pairs = zip(arrays, parts_of(kind), strict=True)
-                self.rows.lists[number][1](whole(kind, [self._entry(array, n + first, each) for array, each in pairs]))
+                added[number].append(whole(kind, [self._entry(array._node, n + first, each) for array, each in pairs]))
+        for growing, entries in zip(self.growing, added, strict=True):
+            self.rows.lists[growing.number][2](current().remember(entries))
 
-    def _entry(self, array: Tracer, n: int, kind: Entry) -> Tracer:
-        row = array[n]._node
+    def _entry(self, array: Node, n: int, kind: Entry) -> Tracer:
+        row = read("load", array, chain=(("index", (("i", n),)),))
         entry = kind.entry(row, self.site)
         for node in (row, entry._node, strong(entry._node)):
-            current().gathered[node] = array._node, n
+            current().gathered[node] = array, n
         return entry
 
 

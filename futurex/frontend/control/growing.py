@@ -39,7 +39,7 @@ class Growing:
 
     def __init__(self, collector: Collector, number: int) -> None:
         self.collector, self.number = collector, number
-        self.each = collector.rows.lists[number][2]
+        self.each = collector.rows.lists[number][3]
         self.asked, self.asked_others = 0, False
         self.values = collector.rows.lists[number][0]()
         self.now: list[Any] = []

@@ -436,9 +436,9 @@ class Rewriter(Expressions):
             count[name] += 1
         known: list[ast.expr] = []
         for name in lists:
-            method = fx("getattr_", load(name), ast.Constant("append"))
-            append = ast.Lambda(arguments([entry]), fx("call", method, load(entry)))
-            known.append(ast.Tuple([thunk(load(name)), append, ast.Constant(count[name])], ast.Load()))
+            methods = [fx("getattr_", load(name), ast.Constant(method)) for method in ("append", "extend")]
+            adds = [ast.Lambda(arguments([entry]), fx("call", method, load(entry))) for method in methods]
+            known.append(ast.Tuple([thunk(load(name)), *adds, ast.Constant(count[name])], ast.Load()))
         head.append(assign(rows, fx("appended", *known)))
         return [load(rows)]
 
