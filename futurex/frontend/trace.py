@@ -103,7 +103,7 @@ class Scope:
 
     ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
     those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
-    checked in it.
+    checked in it; ``undo`` takes back what else it did.
     """
 
     start: int
@@ -115,6 +115,7 @@ class Scope:
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
+    undo: list[Callable[[], None]] = field(default_factory=list)
     clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
@@ -390,6 +391,8 @@ class Trace:
             for cell in region.entangled:
                 cell.entangled, cell.site = "", None
             restore(region.state)
+            for undo in reversed(region.undo):
+                undo()
             self.frozen = frozen
             del effects[n_effects:]
             del failing[n_failing:]
@@ -400,6 +403,7 @@ class Trace:
             outer = self.regions[-2]
             outer.born.update(region.born)
             outer.bound |= region.bound
+            outer.undo += region.undo
         finally:
             self.journals.remove(region)
             self.regions.remove(region)

@@ -131,7 +131,78 @@ def as_it_was_put(x):
     return np.stack(xs), y
 
 
+def of_inner_rounds(x):
+    losses, pairs = [], []
+    for i in range(20):
+        for j in range(30):
+            x = x * 0.99 + 0.01 * j
+            losses.append((x**2).sum())
+            pairs.append((x, j))
+        pairs.append((x * 2, i))
+    return np.array(losses), np.stack([a for a, _ in pairs]), [b for _, b in pairs][29:33]
+
+
+def of_three_levels(x):
+    found = [x[1]]
+    for i in range(6):
+        for j in range(7):
+            for k in range(20):
+                found.append(x[k % 5] * i + j)
+    return np.array(found), len(found)
+
+
+def of_few_inner_rounds(x):
+    found = []
+    for i in range(30):
+        for j in range(3):
+            found.append(x * i + j)
+        x = x * 0.9
+    return np.stack(found)
+
+
+def against_all(x):
+    basis = [x / np.linalg.norm(x)]
+    for k in range(20):
+        w = basis[-1] * k + x
+        for q in basis:
+            w = w - (q @ w) * q * 0.5
+        basis.append(w)
+    return np.stack(basis)
+
+
+def inner_rounds(x):
+    xs = [x]
+    for i in range(20):
+        y = x * 0
+        for j in range(i + 1):
+            y = y + xs[j] * 0.1
+        xs.append(y)
+    return np.stack(xs)
+
+
+def parts(x):
+    xs = [x[0], x[1], x[2]]
+    for _ in range(20):
+        xs.append(sum(xs[-3:]) * 0.3 + len(xs[1:4]))
+    return np.array(xs)
+
+
+def over_rows(x):
+    xs, out, total = [x], [], x * 0
+    for i in range(30):
+        xs.append(xs[-1] * 0.9 + i)
+    for a, b in zip(xs[1:], reversed(xs), strict=False):
+        total = total * 0.5 + a * b
+        out.append(total)
+    for i, a in enumerate(out):
+        total = total + i * a
+    for a in xs:
+        total = total - a
+    return np.stack(out), total
+
+
 WHOLE = [
+    of_inner_rounds, of_three_levels, of_few_inner_rounds, against_all, inner_rounds, parts, over_rows,
     euler, fibonacci, by_number, numbers_of_python, several, tuples, lengths, empty_first, the_first, other_kind_first,
     in_a_branch, two_loops, around_and_inside, within_with, as_it_was_put,
 ]  # fmt: skip
@@ -193,13 +264,6 @@ def place_by_data(x):
     return np.array(xs)
 
 
-def parts(x):
-    xs = [x[0], x[1], x[2]]
-    for _ in range(20):
-        xs.append(sum(xs[-3:]) * 0.3)
-    return np.array(xs)
-
-
 def binomials(x):
     xs = [1.0]
     for i in range(1, 20):
@@ -222,26 +286,6 @@ def mixed(x):
     return np.array(xs)
 
 
-def inner_rounds(x):
-    xs = [x]
-    for i in range(20):
-        y = x * 0
-        for j in range(i + 1):
-            y = y + xs[j] * 0.1
-        xs.append(y)
-    return np.stack(xs)
-
-
-def against_all(x):
-    basis = [x / np.linalg.norm(x)]
-    for k in range(20):
-        w = basis[-1] * k + x
-        for q in basis:
-            w = w - (q @ w) * q * 0.5
-        basis.append(w)
-    return np.stack(basis)
-
-
 def objects(x):
     held = {"last": x * 0}
     xs = [x]
@@ -254,7 +298,7 @@ def objects(x):
 
 OTHERS = [
     written_entry, written_start, start_written_behind, name_written_behind, the_same_again, beyond_the_start,
-    place_by_data, parts, binomials, names_of_two_kinds, mixed, inner_rounds, against_all, objects,
+    place_by_data, binomials, names_of_two_kinds, mixed, objects,
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.control.carried import FIRST_ROUND
-from futurex.frontend.control.growing import Growing, kind_of_row
+from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
@@ -24,12 +24,13 @@ MOST = 1 << 13
 """Rounds, at most: the list has as many entries."""
 _NEAR = 64
 """First number of a range up to which the array begins with rows that nobody writes."""
-_Kinds = tuple[tuple[int, Entry | Tuple], ...]
+_Kinds = tuple[tuple[tuple[int, int], Entry | Tuple], ...]
+"""Which list rounds append to, and how many entries at once, 0 for one by itself; and what these are."""
 
 
 class Appended:
     """What rounds of one loop append, and how. ``lists``: of each of its lists how to get it, to append to it and to
-    extend it, and how often every round appends."""
+    extend it, and how often every round appends: -1 where loops inside of it do so."""
 
     def __init__(self, *lists: tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any], int]) -> None:
         self.lists = lists
@@ -70,6 +71,7 @@ class Collector:
         if self.site in current().loops:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
         self.counter: Any = None
+        self.scope: Any = None
         self.put_now: list[tuple[int, Any]] = []
         count = len(rows.lists)
         known = current().collected.get(code)
@@ -78,18 +80,19 @@ class Collector:
         kinds = self.known.kinds or ()
         self.growing = [Growing(self, number) for number in range(count)]
         self.first = rounds.start if rounds.step == 1 and 0 <= rounds.start <= _NEAR else 0
-        self.arrays = [self._rows(number, kind) for number, kind in kinds]
+        self.arrays = [self._rows(put, kind) for put, kind in kinds]
 
-    def _rows(self, number: int, kind: Entry | Tuple) -> list[Tracer]:
+    def _rows(self, put: tuple[int, int], kind: Entry | Tuple) -> list[Tracer]:
         """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
         those that were there before."""
+        number, block = put
         count, parts = len(self.rounds), parts_of(kind)
         if not self.known.others[number]:
-            return [new_array(_zeros(self.first + count, each)) for each in parts]
+            return [new_array(_zeros(each, self.first + count, *[block] * bool(block))) for each in parts]
         growing = self.growing[number]
         growing.kind, growing.rows = kind, []
         for before, each in zip(growing.columns(kind), parts, strict=True):
-            rows = _zeros(count, each)
+            rows = _zeros(each, count)
             growing.rows.append(new_array(emit("concatenate", *before, rows, axis=0) if before else rows))
         return growing.rows
 
@@ -132,7 +135,7 @@ class Collector:
 
     def begin(self, counter: Any) -> None:
         """A round begins, perhaps behind one that was given up."""
-        self.counter, self.put_now = counter, []
+        self.counter, self.put_now, self.scope = counter, [], current().scopes[-1]
         for each in self.growing:
             each.now, each.asked, each.asked_others = [], 0, False
 
@@ -149,13 +152,17 @@ class Collector:
     def finish(self) -> None:
         """A round is over: write what it appended."""
         put = [(number, entered_all(value)) for number, value in self.put_now]
-        kinds, found = self.known.kinds, tuple((number, kind_of_row(value)) for number, value in put)
+        kinds = self.known.kinds
+        found = tuple(((number, _count(value)), kind_of_row(value)) for number, value in put)
         if kinds is None or not _fits(found, kinds) or self.learned:
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
+        if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):
+            raise Escape(f"lists of more than {MOST} entries", "each is one of the tree's")
         for (number, value), arrays in zip(put, self.arrays, strict=True):
             place = self._place(self._first(number))
-            for part, array in zip(parts_of(value), arrays, strict=True):
+            parts = value.parts if type(value) is Block else parts_of(value)
+            for part, array in zip(parts, arrays, strict=True):
                 if not _is_made(part):
                     current().shared.add(self.site)
                 share_entry(part, self.site)
@@ -166,14 +173,34 @@ class Collector:
     def deliver(self) -> None:
         """The loop is done: the lists have their entries."""
         kinds = self.known.kinds or ()
-        firsts = [self._first(number) for number, _ in kinds]
+        if self._is_inside(kinds):
+            return
+        firsts = [self._first(number) for (number, _), _ in kinds]
+        pairs = zip(kinds, self.arrays, strict=True)
+        bases = [[_flat(array._node, block) for array in arrays] for ((_, block), _), arrays in pairs]
         added: list[list[Any]] = [[] for _ in self.growing]
         for n in range(len(self.rounds)):
-            for (number, kind), arrays, first in zip(kinds, self.arrays, firsts, strict=True):
-                pairs = zip(arrays, parts_of(kind), strict=True)
-                added[number].append(whole(kind, [self._entry(array._node, n + first, each) for array, each in pairs]))
-        for growing, entries in zip(self.growing, added, strict=True):
-            self.rows.lists[growing.number][2](current().remember(entries))
+            for ((number, block), kind), arrays, first in zip(kinds, bases, firsts, strict=True):
+                parts, many = parts_of(kind), block or 1
+                for k in range((n + first) * many, (n + first + 1) * many):
+                    entries = map(self._entry, arrays, [k] * len(parts), parts)
+                    added[number].append(whole(kind, entries))
+        for growing, all_entries in zip(self.growing, added, strict=True):
+            self.rows.lists[growing.number][2](current().remember(all_entries))
+
+    def _is_inside(self, kinds: _Kinds) -> bool:
+        """Are all lists those of a loop around, to each of which rounds append one entry? Then it gets all at once."""
+        if len(kinds) != len(self.growing) or not all(type(each.values) is Growing for each in self.growing):
+            return False
+        if any(block for (_, block), _ in kinds):
+            return False
+        for ((number, _), kind), arrays in zip(kinds, self.arrays, strict=True):
+            first, around = self._first(number), self.growing[number].values
+            parts = [array[first:]._node if first else array._node for array in arrays]
+            if self.site in current().shared:
+                current().shared.add(around.collector.site)
+            around.put(Block(kind, len(self.rounds), tuple(parts)))
+        return True
 
     def _entry(self, array: Node, n: int, kind: Entry) -> Tracer:
         row = read("load", array, chain=(("index", (("i", n),)),))
@@ -190,8 +217,19 @@ def _is_made(value: Any) -> bool:
     return not value._chain and not value._cell.entangled and value._cell.born >= current().scopes[-1].start
 
 
-def _zeros(count: int, kind: Entry) -> Node:
-    return emit("full", kind.aval.dtype.type(0), shape=(count, *kind.aval.shape), dtype=kind.aval.dtype)
+def _count(value: Any) -> int:
+    return value.count if type(value) is Block else 0
+
+
+def _flat(array: Node, block: int) -> Node:
+    """An array whose rows are entries, from one whose rows have many."""
+    if not block:
+        return array
+    return emit("reshape", array, shape=(array.shape[0] * block, *array.shape[2:]))
+
+
+def _zeros(kind: Entry, *counts: int) -> Node:
+    return emit("full", kind.aval.dtype.type(0), shape=(*counts, *kind.aval.shape), dtype=kind.aval.dtype)
 
 
 def _fits(found: _Kinds, known: _Kinds) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from futurex.frontend.control.rows import TracedRange
@@ -51,8 +52,23 @@ class Growing:
             self.last = [self._before(k) for k in range(1, collector.known.last[number] + 1)]
 
     def put(self, value: Any) -> None:
-        self.now.append(value)
-        self.collector.put_now.append((self.number, value))
+        if current().scopes[-1] is not self.collector.scope:
+            raise Escape("a list that rounds add to", "some do so more often than others")
+        now, every = self.now, self.collector.put_now
+        count, of_all = len(now), len(every)
+
+        def undo() -> None:
+            del now[count:], every[of_all:]
+
+        current().regions[-1].undo.append(undo)
+        now.append(value)
+        every.append((self.number, value))
+
+    append = put
+
+    def extend(self, values: Any) -> None:
+        for value in values:
+            self.put(value)
 
     def columns(self, kind: Entry | Tuple) -> list[list[Node]]:
         """The parts of the entries before the loop, each as an array of one row."""
@@ -77,7 +93,7 @@ class Growing:
 
     def _check(self, count: int) -> None:
         """Are as many entries there before the loop?"""
-        if type(self.values) is not list:
+        if type(self.values) is not list or self.each < 0:
             raise Escape("a list that rounds add to and look at", "how long it is depends on data")
         if count > len(self.values):
             raise Escape("an entry that a list does not have yet", "it is added first", site=self.collector.peels)
@@ -153,18 +169,25 @@ class Growing:
         if parts[0] is None:
             later = self.collector.peels if any(part is not None for part in parts) else None
             raise Escape("a slice of a list that rounds add to", "it is another one in every round", site=later)
-        return current().remember(list(map(self._at, parts[0])))
+        from_end, places = parts[0]
+        entry = self._at if from_end else lambda place: self._before(len(self.values) - place)
+        return current().remember(list(map(entry, places)))
 
-    def _part(self, lines: list[Line | None], step: int | None, first: int) -> tuple[int, ...] | None:
-        """How far from the end the entries of a slice lie in all rounds from the ``first`` on."""
-        found, rounds = set(), self.collector.rounds
+    def _part(self, lines: list[Line | None], step: int | None, first: int) -> tuple[bool, tuple[int, ...]] | None:
+        """How far from the end the entries of a slice lie in all rounds from the ``first`` on, or where they are from
+        the beginning, if all of them are there before these."""
+        ends, places, rounds = set[tuple[int, ...]](), set[tuple[int, ...]](), self.collector.rounds
         for k in range(first, len(rounds)):
             start, stop = (None if line is None else line.slope * rounds[k] + line.offset for line in lines)
-            places = range(self._length(k))[start:stop:step]
-            found.add(tuple(self._length(k) - place for place in places))
-            if len(found) > 1:
+            found = tuple(range(self._length(k))[start:stop:step])
+            places.add(found)
+            ends.add(tuple(self._length(k) - place for place in found))
+            if len(ends) > 1 and len(places) > 1:
                 return None
-        return found.pop() if found else None
+        if len(ends) == 1:
+            return True, ends.pop()
+        fixed = places.pop() if places else ()
+        return (False, fixed) if max(fixed, default=0) < self._length(first) - len(self.now) else None
 
     def live_range(self) -> TracedRange:
         """The positions that a loop goes over inside of a round."""
@@ -223,8 +246,19 @@ class Growing:
         raise Escape(f"{name}() of a list that rounds add to", "what it has is not known yet")
 
 
+@dataclass(frozen=True)
+class Block:
+    """What the rounds of an inner loop have appended: ``count`` entries, whose parts are rows of arrays."""
+
+    kind: Entry | Tuple
+    count: int
+    parts: tuple[Node, ...]
+
+
 def kind_of_row(value: Any) -> Entry | Tuple:
     """What an entry is of which the parts become rows of arrays."""
+    if type(value) is Block:
+        return value.kind
     found = Entry.of(value)
     if found is None:
         raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")

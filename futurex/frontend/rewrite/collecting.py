@@ -78,11 +78,26 @@ def _calls(node: ast.AST, names: tuple[str, ...]) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
+def stands_for(loop: ast.For | ast.While, name: str) -> ast.expr:
+    """What is in the place of a list of a loop: its name, or what stands for it in rounds of a loop around."""
+    found: dict[str, ast.expr] = vars(loop).get("_fx_standing", {})
+    return copy.deepcopy(found[name]) if name in found else ast.Name(name, ast.Load())
+
+
 class Standing(ast.NodeTransformer):
-    """Names of lists become what stands for them: ``instead``."""
+    """Names of lists become what stands for them: ``instead``. An inner loop that appends has its own stand-ins."""
 
     def __init__(self, instead: dict[str, ast.expr]) -> None:
         self.instead = instead
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        own = {name: each for name, each in self.instead.items() if name in collected(node)}
+        vars(node)["_fx_standing"] = own
+        node.iter = self.visit(node.iter)
+        inner = Standing({name: each for name, each in self.instead.items() if name not in own})
+        node.body = [inner.visit(each) for each in node.body]
+        node.orelse = [inner.visit(each) for each in node.orelse]
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.instead:
@@ -96,8 +111,11 @@ def _mark(statements: Sequence[ast.stmt], others: set[str], outer: tuple[_Place,
     """Look at the loops of a block, and of those inside of it."""
     for k, statement in enumerate(statements):
         place = _Place(statements[:k]) if outer is None else _Place(statements[:k], outer[1], outer[0])
+        if isinstance(statement, _Bodies):
+            for block in _blocks(statement):
+                _mark(block, others, (place, statement))
         if isinstance(statement, ast.For) and not statement.orelse and not exits(statement.body):
-            puts = [found[0] for each in statement.body if (found := appended(each))]
+            puts = list(_puts(statement.body))
             mentioned = list(_names([statement]))
             kept = [
                 name for name in dict.fromkeys(puts)
@@ -106,9 +124,16 @@ def _mark(statements: Sequence[ast.stmt], others: set[str], outer: tuple[_Place,
                 and _begins(place, name)
             ]  # fmt: skip
             vars(statement)["_fx_collected"] = tuple(kept)
-        if isinstance(statement, _Bodies):
-            for block in _blocks(statement):
-                _mark(block, others, (place, statement))
+
+
+def _puts(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The lists that every round appends to, itself or in loops inside of it: once for each place."""
+    for statement in body:
+        found = appended(statement)
+        if found is not None:
+            yield found[0]
+        elif isinstance(statement, ast.For):
+            yield from (name for name in _puts(statement.body) if name in collected(statement))
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

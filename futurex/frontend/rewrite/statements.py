@@ -423,7 +423,8 @@ class Rewriter(Expressions):
             return []
         rows, entry = self.fresh("rows"), f"{OWN}entry"
         standing = collecting.Standing({name: self._at(rows, number) for number, name in enumerate(lists)})
-        count = dict.fromkeys(lists, 0)
+        inside = {name for each in node.body if isinstance(each, ast.For) for name in collecting.collected(each)}
+        count = {name: -1 if name in inside else 0 for name in lists}
         for k, statement in enumerate(node.body):
             found = collecting.appended(statement)
             if found is None or found[0] not in lists:
@@ -433,12 +434,13 @@ class Rewriter(Expressions):
             put = ast.Attribute(load(rows), "put", ast.Load())
             call = ast.Call(put, [ast.Constant(lists.index(name)), self.visit(standing.visit(value))], [])
             node.body[k] = self._placed(ast.Expr(Ready(call)), statement)
-            count[name] += 1
+            count[name] += name not in inside
         known: list[ast.expr] = []
         for name in lists:
-            methods = [fx("getattr_", load(name), ast.Constant(method)) for method in ("append", "extend")]
+            the_list = collecting.stands_for(node, name)
+            methods = [fx("getattr_", the_list, ast.Constant(method)) for method in ("append", "extend")]
             adds = [ast.Lambda(arguments([entry]), fx("call", method, load(entry))) for method in methods]
-            known.append(ast.Tuple([thunk(load(name)), *adds, ast.Constant(count[name])], ast.Load()))
+            known.append(ast.Tuple([thunk(the_list), *adds, ast.Constant(count[name])], ast.Load()))
         head.append(assign(rows, fx("appended", *known)))
         return [load(rows)]
 
