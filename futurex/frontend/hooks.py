@@ -280,6 +280,9 @@ class Runtime:
             put(container, index, value)
             return
         what = f"an item of a {type(container).__name__}"
+        if not hasattr(type(container), "__setitem__"):  # Python's own error, also where an array was changed in place
+            with python():
+                container[index] = value
         if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
             with python():
                 container[index] = value
