@@ -71,7 +71,7 @@ def entry_at(container: list[Any] | tuple[Any, ...], length: int) -> Callable[[A
 
 def is_gathered(values: Any) -> bool:
     """Are most entries of a list or tuple what rounds of a loop have appended, rows of arrays, and all of one kind?"""
-    if type(values) not in (list, tuple) or len(values) < FEWEST_ROWS:
+    if type(values) not in (list, tuple) or len(values) < FEWEST_ROWS or not current().gathered:
         return False
     rows = sum(isinstance(first := _first(value), Tracer) and first._raw in current().gathered for value in values)
     kind = joined(values) if 2 * rows > len(values) else None
