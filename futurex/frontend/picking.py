@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.control.values import Kind, merged_tracer
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
 from futurex.frontend.lists import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.outside import own_container
@@ -63,6 +63,11 @@ def entry_at(container: list[Any] | tuple[Any, ...], length: int) -> Callable[[A
 
     def entry(index: Any) -> Any:
         if len(container) != length:
+            leaves = [part for each in container for part in parts_of(each) if isinstance(part, Tracer)]
+            sites = {leaf._cell.site for leaf in leaves if isinstance(leaf._cell.site, Collected)}
+            if sites - current().loops:
+                current().loops |= sites
+                raise Retrace
             raise Escape("a list that grows or shrinks while a loop goes over it", "its rounds are known by number")
         return picked(container, index) if depends_on_data(index) else entered_all(container[operator.index(index)])
 

@@ -37,6 +37,13 @@ class Collected:
     body: Any
 
 
+@dataclass(frozen=True)
+class MayBeCollected:
+    """The same, of an array that a name has behind such a loop and that may be an entry."""
+
+    site: Collected
+
+
 class Cell:
     """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
 
@@ -67,8 +74,8 @@ class Cell:
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
-            if isinstance(self.site, Collected):
-                current().loops.add(self.site)
+            if isinstance(self.site, Collected | MayBeCollected):
+                current().loops.add(self.site if isinstance(self.site, Collected) else self.site.site)
             raise Escape(
                 f"a write into an array that {self.entangled}", "whether another array changes too is not known",
                 site=self.site,
@@ -95,6 +102,12 @@ class Cell:
             journal.entangled.append(self)
         self.entangled, self.site = why, site
         return True
+
+
+def may_be_collected(aliases: Iterable[Cell]) -> MayBeCollected | None:
+    """What to tell of an array that may be one of these."""
+    sites = (cell.site for cell in aliases if isinstance(cell.site, Collected))
+    return next(map(MayBeCollected, sites), None)
 
 
 @dataclass(eq=False)

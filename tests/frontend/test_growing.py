@@ -340,6 +340,33 @@ def test_the_loop_is_one_of_the_tree(f):
     assert not [note for note in fx.futurize(f).trace(X.copy()).notes if "unrolled" in note]
 
 
+def written_behind_inner_rounds(x):
+    xs = []
+    for i in range(20):
+        for j in range(6):
+            h = x * i + j
+            xs.append(h)
+        h += 1
+    return xs
+
+
+def added_to_while_gone_over(x):
+    xs = [x * 1]
+    for _ in range(20):
+        xs.append(xs[-1] * 0.9)
+    for i, y in enumerate(xs):
+        if i < 3:
+            xs.append(y)
+    return np.stack(xs)
+
+
+@pytest.mark.parametrize("f", [written_behind_inner_rounds, added_to_while_gone_over, name_written_behind])
+def test_what_rows_cannot_do_unrolls_the_loop_and_no_more(f):
+    g = fx.futurize(f)
+    assert same(settled(g(X.copy())), f(X.copy()))
+    assert "runs as plain" not in g.explain()
+
+
 def test_arrays_in_a_list_that_a_caller_gets_are_rows_where_nobody_else_has_them():
     def alone(x):
         path = [x]

@@ -39,7 +39,7 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many, may_be_collected
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
@@ -583,7 +583,8 @@ def _after_loop(
         if entry.is_counted(k):
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
-        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k], which=found)
+        site, kind = None if entry.loose[k] else may_be_collected(aliases), Kind(entry.arrays[k])
+        leaves[k] = merged_tracer(node, kind, aliases, bound, entry.name, entry.loose[k], site, found)
     value = unflatten(entry.structure, leaves)
     held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
     shared = [id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)]
