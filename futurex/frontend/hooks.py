@@ -291,6 +291,9 @@ class Runtime:
             keyed.put_item(container, index, value)
             return
         what = f"an item of a {type(container).__name__}"
+        if not hasattr(type(container), "__setitem__"):  # Python's own error, also where an array was changed in place
+            with python():
+                container[index] = value
         if own_container(container, what, unchanged=lambda: taken(container[index]) is value):
             with python():
                 container[index] = value

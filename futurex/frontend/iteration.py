@@ -16,11 +16,13 @@ import numpy as np
 from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control import is_unknown
+from futurex.frontend.control.growing import Growing, column
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.lists import TracedList, len_of
 from futurex.frontend.outside import any_traced, items, refuse_special
+from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, as_number, entered, node_of
 from futurex.tree.aval import Aval
@@ -41,6 +43,10 @@ def _column(value: Any) -> Column | None:
         return _length(value), lambda i: value.start + i * value.step
     if isinstance(value, Rows) and current().is_newest(value):
         return value.rest()
+    if is_gathered(value):
+        return len(value), entry_at(value, len(value))
+    if isinstance(value, Growing):
+        return column(value)
     return _entries(value) if isinstance(value, TracedList) else None
 
 
@@ -88,7 +94,8 @@ def _enumerate(iterable: Any, start: Any = 0) -> Any:
 
 @special(zip)
 def _zip(*columns: Any, strict: bool = False) -> Any:
-    lengths = {len(column) for column in columns if isinstance(column, range | Tracer)} if strict else set()
+    sized = (column for column in columns if isinstance(column, range | Tracer | list | tuple))
+    lengths = {len(column) for column in sized} if strict else set()
     rows = _rows(list(columns), lambda *row: row) if len(lengths) < 2 else None
     if rows is not None and not (strict and any(isinstance(column, TracedRange | Rows) for column in columns)):
         return rows
@@ -100,7 +107,7 @@ def _reversed(values: Any) -> Any:
     if isinstance(values, TracedRange):
         last = values.start + (_length(values) - 1) * values.step
         return TracedRange(last, values.start - values.step, -values.step, not values.up)
-    column = _column(values) if isinstance(values, Tracer | range) else None
+    column = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
     if column is not None:
         length, entry = column
         return current().remember(Rows(length, lambda i: entry(length - 1 - i)))

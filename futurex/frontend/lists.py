@@ -116,6 +116,27 @@ class Tuple:
         return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
 
 
+def entered_all(value: Any) -> Any:
+    """A value, or a tuple of several, that staged code is about to use."""
+    return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
+    inner = value.kinds if type(value) is Tuple else value if type(value) is tuple else None
+    return [value] if inner is None else [part for each in inner for part in parts_of(each)]
+
+
+def whole(kind: Entry | Tuple, parts: Iterable[Any]) -> Any:
+    """One entry from its parts."""
+    rest = iter(parts)
+
+    def made(kind: Entry | Tuple) -> Any:
+        return tuple(map(made, kind.kinds)) if isinstance(kind, Tuple) else next(rest)
+
+    return made(kind)
+
+
 def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     """What all these entries are; None where they differ, or where there are none."""
     kinds = [Entry.of(entry) for entry in entries]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.control.values import Kind, merged_tracer
-from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, Tuple, joined
+from futurex.frontend.errors import Escape, Retrace
+from futurex.frontend.linear import line_of
+from futurex.frontend.lists import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.outside import own_container
-from futurex.frontend.trace import current, emit
+from futurex.frontend.trace import Collected, current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
 from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.tree.node import next_id
 
 MOST_WRITTEN = 64
 """Entries of a list that is written so: each of them is read from the array afterwards."""
+FEWEST_ROWS = 5
+"""Entries of a list over which a loop may be one over rows."""
 _ENTRY = "may be an entry of a list, or another one"
 _WHY = "which entry it is depends on data"
 
@@ -32,19 +37,66 @@ def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
     if isinstance(kind, Tuple):
         return tuple(picked([entry[k] for entry in container], index) for k in range(len(kind.kinds)))
     entries = [entered(entry) for entry in container]
+    if not _is_inside(index, len(entries)):
+        current().waits = True  # where there is no such entry, plain Python raises its own exception
     made = _entry(fresh(node_of(entries))[index]._node, kind)
     if kind.is_array:
         made._cell.which = _which(entries, index)
-        for entry in entries:
-            if isinstance(entry, Tracer):
-                entry._cell.entangle(_ENTRY)
+        arrays = [entry._cell for entry in entries if isinstance(entry, Tracer)]
+        site = next((cell.site for cell in arrays if isinstance(cell.site, Collected)), None)
+        for cell in arrays:
+            cell.entangle(_ENTRY, site)
     return made
+
+
+def _is_inside(index: Tracer, length: int) -> bool:
+    """Is there surely such an entry?"""
+    line = line_of(index._node)
+    if line is None:
+        return False
+    values = current().counters[line.counter] if line.counter is not None else range(1)
+    return all(-length <= line.slope * k + line.offset < length for k in (values[0], values[-1]))
+
+
+def entry_at(container: list[Any] | tuple[Any, ...], length: int) -> Callable[[Any], Any]:
+    """The entry of a list or tuple at a position, for who goes over its ``length`` entries while it keeps them."""
+
+    def entry(index: Any) -> Any:
+        if len(container) != length:
+            leaves = [part for each in container for part in parts_of(each) if isinstance(part, Tracer)]
+            sites = {leaf._cell.site for leaf in leaves if isinstance(leaf._cell.site, Collected)}
+            if sites - current().loops:
+                current().loops |= sites
+                raise Retrace
+            raise Escape("a list that grows or shrinks while a loop goes over it", "its rounds are known by number")
+        return picked(container, index) if depends_on_data(index) else entered_all(container[operator.index(index)])
+
+    return entry
+
+
+def is_gathered(values: Any) -> bool:
+    """Are most entries of a list or tuple what rounds of a loop have appended, rows of arrays, and all of one kind?"""
+    if type(values) not in (list, tuple) or len(values) < FEWEST_ROWS or not current().gathered:
+        return False
+    rows = sum(isinstance(first := _first(value), Tracer) and first._raw in current().gathered for value in values)
+    kind = joined(values) if 2 * rows > len(values) else None
+    return kind is not None and not any(part.loose for part in parts_of(kind))
+
+
+def _first(value: Any) -> Any:
+    while type(value) is tuple and value:
+        value = value[0]
+    return value
 
 
 def _which(entries: list[Any], index: Any) -> Which:
     """Which array an entry is that the run picks."""
     if current().numbering is None:
         return UNKNOWN
+    if all(isinstance(entry, Tracer) for entry in entries):
+        every = current().numbering.all_of(entries, next_id())
+        if every is not None:
+            return Which(fresh(every.number)[index]._node, every.among)
     found = [which(entry, {}, next_id()) for entry in entries]
     numbers = [fresh(each.number) for each in found if each.number is not None]
     if len(numbers) < len(entries):

@@ -37,6 +37,13 @@ class Collected:
     body: Any
 
 
+@dataclass(frozen=True)
+class MayBeCollected:
+    """The same, of an array that a name has behind such a loop and that may be an entry."""
+
+    site: Collected
+
+
 class Cell:
     """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
 
@@ -69,8 +76,8 @@ class Cell:
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
-            if isinstance(self.site, Collected):
-                current().loops.add(self.site)
+            if isinstance(self.site, Collected | MayBeCollected):
+                current().loops.add(self.site if isinstance(self.site, Collected) else self.site.site)
             raise Escape(
                 f"a write into an array that {self.entangled}", "whether another array changes too is not known",
                 site=self.site,
@@ -99,13 +106,19 @@ class Cell:
         return True
 
 
+def may_be_collected(aliases: Iterable[Cell]) -> MayBeCollected | None:
+    """What to tell of an array that may be one of these."""
+    sites = (cell.site for cell in aliases if isinstance(cell.site, Collected))
+    return next(map(MayBeCollected, sites), None)
+
+
 @dataclass(eq=False)
 class Scope:
     """A region of a trace: a branch or loop body, or an attempt that may be taken back.
 
     ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
     those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
-    checked in it, ``facts`` how tests came out that lead to it.
+    checked in it, ``facts`` how tests came out that lead to it; ``undo`` takes back what else it did.
     """
 
     start: int
@@ -118,6 +131,7 @@ class Scope:
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
     facts: dict[Node, bool] = field(default_factory=dict)
+    undo: list[Callable[[], None]] = field(default_factory=list)
     clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
@@ -162,6 +176,7 @@ class Trace:
         self.first_rounds: set[Any] = set()  # loops that need their first round by itself, and how names are before it
         self.collected: dict[Any, Any] = {}  # what rounds of a loop append to lists, by its body
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
+        self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -404,6 +419,8 @@ class Trace:
             for cell in region.entangled:
                 cell.entangled, cell.site = "", None
             restore(region.state)
+            for undo in reversed(region.undo):
+                undo()
             self.frozen = frozen
             del effects[n_effects:]
             del failing[n_failing:]
@@ -415,6 +432,7 @@ class Trace:
             outer.born.update(region.born)
             outer.bound |= region.bound
             outer.facts |= region.facts
+            outer.undo += region.undo
         finally:
             self.journals.remove(region)
             self.regions.remove(region)

@@ -501,9 +501,12 @@ def _collect(
 
 
 def _keep_whole(trace: Trace, leaves: list[Any]) -> None:
-    """Arrays that a caller gets in a list are the very ones that rounds made, which others may have, too: no rows."""
-    sites = {leaf._cell.site for leaf in leaves if isinstance(leaf, Tracer) and isinstance(leaf._cell.site, Collected)}
-    if sites - trace.loops:
+    """Arrays that a caller gets in a list are the very ones that rounds made, which others may have, too: then they are
+    no rows. Where each round made its entries anew, others that have one are names that the loop has left."""
+    cells = {leaf._cell for leaf in leaves if isinstance(leaf, Tracer) and not leaf.is_scalar}
+    sites = {cell.site for cell in cells if isinstance(cell.site, Collected)}
+    left = any(cell.entangled and cell.origin is None and not isinstance(cell.site, Collected) for cell in cells)
+    if (sites if left else sites & trace.shared) - trace.loops:
         trace.loops |= sites
         raise Retrace
 

@@ -9,7 +9,7 @@ number that says which it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,10 @@ class Numbering:
 
     def number(self, array: Tracer, start: int) -> Which:
         """The number of an array that is none of a merger; ``start``: where the branch or loop begins that ends now."""
+        found = self._number(array, start)
+        return Which(self._in_this_round(found, array._cell), frozenset({found}))
+
+    def _number(self, array: Tracer, start: int) -> int:
         key, cell, scopes = place_of(array), array._cell, current().scopes
         if key not in self._numbers:
             outermost = scopes[0].start if scopes else start
@@ -89,15 +93,36 @@ class Numbering:
             self._numbers[key] = len(self.known)
             self.cells.add(cell)
             self.known.append(_Known(array, made and not row, row))
-        found = self._numbers[key]
-        return Which(self._in_this_round(found, cell), frozenset({found}))
+        return self._numbers[key]
+
+    def all_of(self, arrays: Sequence[Tracer], start: int) -> Which | None:
+        """The numbers of many arrays, as one array; None where they are not all made at one place and none of a merger.
+        """
+        cells = [array._cell for array in arrays]
+        clocks = {self._clock_of(cell) for cell in cells}
+        if len(clocks) > 1 or any(cell.which is not None or cell.origin is not None for cell in cells):
+            return None
+        if any(array._chain for array in arrays):
+            return None
+        found = [self._number(array, start) for array in arrays]
+        node, clock = const(np.array(found, np.int64)), clocks.pop()
+        return Which(self._beside(node, clock), frozenset(found))
+
+    @staticmethod
+    def _clock_of(cell: Cell) -> Node | None:
+        """How many rounds of the innermost loop in which the array was made had begun."""
+        before = [scope.clock for scope in current().scopes if scope.clock is not None and scope.start <= cell.born]
+        return before[-1] if before else None
+
+    @staticmethod
+    def _beside(number: Node, before: Node | None) -> Node:
+        return number if before is None else emit("add", number, emit("multiply", before, const(np.int64(_ROUND))))
 
     def _in_this_round(self, number: int, cell: Cell) -> Node:
-        before = [scope.clock for scope in current().scopes if scope.clock is not None and scope.start <= cell.born]
+        before = self._clock_of(cell)
         if self.known[number].row:
-            before = [emit("cast", self.known[number].array._dynamic[0], dtype=np.dtype(np.int64))]
-        node = const(np.int64(number))
-        return emit("add", node, emit("multiply", before[-1], const(np.int64(_ROUND)))) if before else node
+            before = emit("cast", self.known[number].array._dynamic[0], dtype=np.dtype(np.int64))
+        return self._beside(const(np.int64(number)), before)
 
     def named_again(self, array: Tracer) -> Which:
         """A merged array gets another name: where it was nobody's it has a number from now on."""

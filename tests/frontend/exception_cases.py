@@ -349,3 +349,25 @@ def an_index_behind_a_message_that_takes_work(x, c):
     if y.size < 2:
         raise ValueError(f"they add up to {(y * 2).sum()}")
     return y[1], y[0]
+
+
+@cases(V)
+def an_item_of_a_tuple(x):
+    pair = (x, 2.0)
+    with contextlib.suppress(TypeError):
+        pair[0] += 1
+    return x
+
+
+@cases(V)
+def an_item_of_a_tuple_unseen(x):
+    pair = (x * 1, 2.0)
+    pair[0] += 1
+    return pair[0]
+
+
+@cases(V, 1)
+@cases(V * 9, 1)
+def an_entry_that_a_list_does_not_have(x, n):
+    entries = [x, x + 1, x * 2]
+    return entries[int(x[-1]) + n]

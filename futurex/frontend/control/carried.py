@@ -43,7 +43,7 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
 from futurex.frontend.placeholders import Either
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many, may_be_collected
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
@@ -521,7 +521,8 @@ def _after_loop(
         if entry.is_counted(k):
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
-        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k], which=found)
+        site, kind = None if entry.loose[k] else may_be_collected(aliases), Kind(entry.arrays[k])
+        leaves[k] = merged_tracer(node, kind, aliases, bound, entry.name, entry.loose[k], site, found)
     for k, avals in entry.avals_of_sorts():
         only = (finals[k],) if runs_once else ()
         leaves[k] = entry.sorts[k].made([next(results) for _ in avals], *entry.reason, *only)

@@ -3,15 +3,19 @@ the loop is done (:mod:`futurex.frontend.rewrite.collecting` finds them)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from futurex.frontend.control.carried import FIRST_ROUND
+from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import is_contiguous
-from futurex.frontend.lists import Entry, share_entry
-from futurex.frontend.trace import Collected, current, emit
-from futurex.frontend.tracer import Tracer, entered, fresh, new_array, strong
+from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
+from futurex.frontend.trace import Collected, current, emit, read
+from futurex.frontend.tracer import Tracer, fresh, new_array, strong
 from futurex.tree.node import Node
 
 LEARNED = object()
@@ -20,91 +24,222 @@ MOST = 1 << 13
 """Rounds, at most: the list has as many entries."""
 _NEAR = 64
 """First number of a range up to which the array begins with rows that nobody writes."""
+_Kinds = tuple[tuple[tuple[int, int], Entry | Tuple], ...]
+"""Which list rounds append to, and how many entries at once, 0 for one by itself; and what these are."""
 
 
 class Appended:
-    """What rounds of one loop append, and how: ``append[k]`` adds to the k-th of its lists."""
+    """What rounds of one loop append, and how. ``lists``: of each of its lists how to get it, to append to it and to
+    extend it, and how often every round appends: -1 where loops inside of it do so."""
 
-    def __init__(self, *append: Callable[[Any], Any]) -> None:
-        self.append = append
-        self.put_now: list[tuple[int, Any]] = []
+    def __init__(self, *lists: tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any], int]) -> None:
+        self.lists = lists
+        self.collector: Collector | None = None
+        """Has them while rounds are staged."""
+
+    def at(self, number: int) -> Any:
+        """What rounds ask for entries of a list: the list, or what stands for it."""
+        return self.lists[number][0]() if self.collector is None else self.collector.growing[number]
 
     def put(self, number: int, value: Any) -> None:
         """A round appends."""
-        self.put_now.append((number, value))
+        if self.collector is None:
+            self.lists[number][1](value)
+        else:
+            self.collector.growing[number].put(value)
 
-    def begin(self) -> None:
-        """A round begins, perhaps behind one that was given up."""
-        self.put_now = []
 
-    def settle(self) -> None:
-        """Append what the round has put."""
-        for number, value in self.put_now:
-            self.append[number](value)
+@dataclass
+class Learned:
+    """What rounds of a loop do with its lists: ``kinds`` of what they append, in order, and of each list how many of
+    its ``last`` entries they ask for, and whether for any others."""
+
+    kinds: _Kinds | None
+    last: tuple[int, ...]
+    others: tuple[bool, ...]
 
 
 class Collector:
-    """The arrays of one staging of a loop over ``rounds``, whose body has this ``code``."""
+    """The arrays of one staging of a loop over ``rounds``, whose body has this ``code``. ``peels``: may its first round
+    stand before it?
 
-    def __init__(self, rows: Appended, code: Any, rounds: range) -> None:
+    The last entries, for which rounds ask, are carried like names.
+    """
+
+    def __init__(self, rows: Appended, code: Any, rounds: range, peels: bool) -> None:
         self.rows, self.code, self.rounds, self.site = rows, code, rounds, Collected(code)
         if self.site in current().loops:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
-        self.near = rounds.step == 1 and 0 <= rounds.start <= _NEAR
-        self.first = rounds.start if self.near else 0
-        self.kinds: tuple[tuple[int, Entry], ...] | None = current().collected.get(code)
-        count = self.first + len(rounds)
-        self.arrays = [new_array(_zeros(count, kind)) for _, kind in self.kinds or ()]
+        self.counter: Any = None
+        self.scope: Any = None
+        self.put_now: list[tuple[int, Any]] = []
+        count = len(rows.lists)
+        known = current().collected.get(code)
+        self.known: Learned = Learned(None, (0,) * count, (False,) * count) if known is None else known
+        self.peels = FIRST_ROUND if peels else None
+        kinds = self.known.kinds or ()
+        self.growing = [Growing(self, number) for number in range(count)]
+        self.first = rounds.start if rounds.step == 1 and 0 <= rounds.start <= _NEAR else 0
+        self.arrays = [self._rows(put, kind) for put, kind in kinds]
 
-    def finish(self, counter: Any) -> None:
+    def _rows(self, put: tuple[int, int], kind: Entry | Tuple) -> list[Tracer]:
+        """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
+        those that were there before."""
+        number, block = put
+        count, parts = len(self.rounds), parts_of(kind)
+        if not self.known.others[number]:
+            return [new_array(_zeros(each, self.first + count, *[block] * bool(block))) for each in parts]
+        growing = self.growing[number]
+        growing.kind, growing.rows = kind, []
+        for before, each in zip(growing.columns(kind), parts, strict=True):
+            rows = _zeros(each, count)
+            growing.rows.append(new_array(emit("concatenate", *before, rows, axis=0) if before else rows))
+        return growing.rows
+
+    def _first(self, number: int) -> int:
+        """Where the first row of a list is."""
+        growing = self.growing[number]
+        return self.first if growing.rows is None else len(growing.values)
+
+    def _place(self, first: int) -> Any:
+        """Where the row of this round is."""
+        start, step = self.rounds.start, self.rounds.step
+        if step == 1:
+            return self.counter if first == start else self.counter + (first - start)
+        return (self.counter - start) // step + first
+
+    # -- what is carried beside names --------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        return [f"entry -{k + 1} of list {each.number}" for each in self.growing for k in range(len(each.last))]
+
+    def get(self) -> tuple[Any, ...]:
+        return tuple(value for each in self.growing for value in each.last)
+
+    def set(self, state: Sequence[Any]) -> None:
+        rest = iter(state)
+        for each in self.growing:
+            each.last = [next(rest) for _ in each.last]
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """The loop is being staged."""
+        before, self.rows.collector = self.rows.collector, self
+        try:
+            yield
+        finally:
+            self.rows.collector = before
+
+    def begin(self, counter: Any) -> None:
+        """A round begins, perhaps behind one that was given up."""
+        self.counter, self.put_now, self.scope = counter, [], current().scopes[-1]
+        for each in self.growing:
+            each.now, each.asked, each.asked_others = [], 0, False
+
+    @property
+    def learned(self) -> bool:
+        """Has a round asked for more than it was thought to?"""
+        return any(each.asked > len(each.last) or each.asked_others for each in self.growing)
+
+    def learn(self, kinds: _Kinds | None) -> None:
+        last = tuple(max(each.asked, len(each.last)) for each in self.growing)
+        others = tuple(each.asked_others or each.rows is not None for each in self.growing)
+        current().collected[self.code] = Learned(kinds, last, tuple(map(operator.or_, self.known.others, others)))
+
+    def finish(self) -> None:
         """A round is over: write what it appended."""
-        put = [(number, entered(value)) for number, value in self.rows.put_now]
-        found = tuple((number, _kind(value)) for number, value in put)
-        if self.kinds is None or not _fits(found, self.kinds):
-            current().collected[self.code] = found if self.kinds is None else _joined(found, self.kinds)
+        put = [(number, entered_all(value)) for number, value in self.put_now]
+        kinds = self.known.kinds
+        found = tuple(((number, _count(value)), kind_of_row(value)) for number, value in put)
+        if kinds is None or not _fits(found, kinds) or self.learned:
+            self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
-        place: Any = counter if self.near else (counter - self.rounds.start) // self.rounds.step
-        for (_, value), array in zip(put, self.arrays, strict=True):
-            share_entry(value, self.site)
-            array[place] = fresh(strong(raw(value)))
+        if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):
+            raise Escape(f"lists of more than {MOST} entries", "each is one of the tree's")
+        for (number, value), arrays in zip(put, self.arrays, strict=True):
+            place = self._place(self._first(number))
+            parts = value.parts if type(value) is Block else parts_of(value)
+            for part, array in zip(parts, arrays, strict=True):
+                if not _is_made(part):
+                    current().shared.add(self.site)
+                share_entry(part, self.site)
+                array[place] = fresh(strong(raw(part)))
+        for each in self.growing:
+            each.last = [*each.now[::-1], *each.last][: len(each.last)]
 
     def deliver(self) -> None:
         """The loop is done: the lists have their entries."""
-        gathered = current().gathered
-        for n in range(self.first, self.first + len(self.rounds)):
-            for (number, kind), array in zip(self.kinds or (), self.arrays, strict=True):
-                row = array[n]._node
-                entry = kind.entry(row, self.site)
-                for node in (row, entry._node, strong(entry._node)):
-                    gathered[node] = array._node, n
-                self.rows.append[number](entry)
+        kinds = self.known.kinds or ()
+        if self._is_inside(kinds):
+            return
+        firsts = [self._first(number) for (number, _), _ in kinds]
+        pairs = zip(kinds, self.arrays, strict=True)
+        bases = [[_flat(array._node, block) for array in arrays] for ((_, block), _), arrays in pairs]
+        added: list[list[Any]] = [[] for _ in self.growing]
+        for n in range(len(self.rounds)):
+            for ((number, block), kind), arrays, first in zip(kinds, bases, firsts, strict=True):
+                parts, many = parts_of(kind), block or 1
+                for k in range((n + first) * many, (n + first + 1) * many):
+                    entries = map(self._entry, arrays, [k] * len(parts), parts)
+                    added[number].append(whole(kind, entries))
+        for growing, all_entries in zip(self.growing, added, strict=True):
+            self.rows.lists[growing.number][2](current().remember(all_entries))
+
+    def _is_inside(self, kinds: _Kinds) -> bool:
+        """Are all lists those of a loop around, to each of which rounds append one entry? Then it gets all at once."""
+        if len(kinds) != len(self.growing) or not all(type(each.values) is Growing for each in self.growing):
+            return False
+        if any(block for (_, block), _ in kinds):
+            return False
+        for ((number, _), kind), arrays in zip(kinds, self.arrays, strict=True):
+            first, around = self._first(number), self.growing[number].values
+            parts = [array[first:]._node if first else array._node for array in arrays]
+            if self.site in current().shared:
+                current().shared.add(around.collector.site)
+            around.put(Block(kind, len(self.rounds), tuple(parts)))
+        return True
+
+    def _entry(self, array: Node, n: int, kind: Entry) -> Tracer:
+        row = read("load", array, chain=(("index", (("i", n),)),))
+        entry = kind.entry(row, self.site)
+        for node in (row, entry._node, strong(entry._node)):
+            current().gathered[node] = array, n
+        return entry
 
 
-def _zeros(count: int, kind: Entry) -> Node:
-    return emit("full", kind.aval.dtype.type(0), shape=(count, *kind.aval.shape), dtype=kind.aval.dtype)
+def _is_made(value: Any) -> bool:
+    """Is it an array that the round has made itself, and that is no entry yet?"""
+    if not isinstance(value, Tracer) or value.is_scalar:
+        return True
+    return not value._chain and not value._cell.entangled and value._cell.born >= current().scopes[-1].start
 
 
-def _kind(value: Any) -> Entry:
-    found = Entry.of(value)
-    if not isinstance(found, Entry):
-        raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")
-    if isinstance(value, Tracer) and value.ndim:
-        strides = value.strides_in_memory
-        if strides is not None and not is_contiguous(value.aval, strides):
-            raise Escape("a list of arrays that lie otherwise than as rows", "what is made of them lies as they do")
-    return found
+def _count(value: Any) -> int:
+    return value.count if type(value) is Block else 0
 
 
-def _fits(found: Sequence[tuple[int, Entry]], known: Sequence[tuple[int, Entry]]) -> bool:
+def _flat(array: Node, block: int) -> Node:
+    """An array whose rows are entries, from one whose rows have many."""
+    if not block:
+        return array
+    return emit("reshape", array, shape=(array.shape[0] * block, *array.shape[2:]))
+
+
+def _zeros(kind: Entry, *counts: int) -> Node:
+    return emit("full", kind.aval.dtype.type(0), shape=(*counts, *kind.aval.shape), dtype=kind.aval.dtype)
+
+
+def _fits(found: _Kinds, known: _Kinds) -> bool:
     return len(found) == len(known) and all(
         mine == theirs and kind.joined(other) == other
         for (mine, kind), (theirs, other) in zip(found, known, strict=True)
     )
 
 
-def _joined(
-    found: Sequence[tuple[int, Entry]], known: Sequence[tuple[int, Entry]]
-) -> tuple[tuple[int, Entry], ...]:  # fmt: skip
+def _joined(found: _Kinds, known: _Kinds) -> _Kinds:
     pairs = zip(found, known, strict=False)
     kinds = [(mine, kind.joined(other)) for (mine, kind), (theirs, other) in pairs if mine == theirs]
     if len(kinds) < max(len(found), len(known)) or any(kind is None for _, kind in kinds):

@@ -15,12 +15,14 @@ from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
 from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.collected import LEARNED, MOST, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
+from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
+from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
@@ -165,8 +167,14 @@ def for_(
     if isinstance(iterable, Rows) and current().is_newest(iterable):
         loop.over_rows(*iterable.rest())
         return
+    if isinstance(iterable, Growing):
+        loop.stage(iterable.live_range(), iterable.row)
+        return
     if isinstance(iterable, TracedList):
         loop.stage(iterable.live_range(), lambda i: iterable[i])
+        return
+    if is_gathered(iterable):
+        loop.over_rows(len(iterable), entry_at(iterable, len(iterable)))
         return
     values = items(iterable)
     if isinstance(values, Tracer):
@@ -306,14 +314,20 @@ class _Loop:
         if len(rounds) > MOST:
             raise Escape(f"a list of more than {MOST} entries", "each is one of the tree's")
         for trial in range(FIXPOINT_TRIALS):
+            collector = None
             try:
                 with current().tentative():
-                    collector = Collector(self.rows, getattr(self.body, "__code__", None), rounds)
-                    self.stage(bounds, item, peels=peels, compact=compact, collector=collector)
+                    collector = Collector(self.rows, getattr(self.body, "__code__", None), rounds, peels)
+                    with collector.collecting():
+                        self.stage(bounds, item, peels=peels, compact=compact, collector=collector)
                     collector.deliver()
                 return
-            except Escape as escape:
-                if escape.site is not LEARNED or trial == FIXPOINT_TRIALS - 1:
+            except (Escape, Exception) as error:
+                again = isinstance(error, Escape) and error.site is LEARNED
+                if not again and collector is not None and collector.learned:  # the round did not get to its end
+                    collector.learn(collector.known.kinds)
+                    again = True
+                if not again or trial == FIXPOINT_TRIALS - 1:
                     raise
 
     def over_rows(self, length: Any, row: Callable[[Any], Any]) -> None:
@@ -331,20 +345,8 @@ class _Loop:
         elif gone:
             return False
         else:
-            self._run(value)
-        return True
-
-    def _run(self, value: Any, collector: Collector | None = None, counter: Any = None) -> None:
-        """The body, and what it appends: to the lists, or to the rows of a loop with this counter."""
-        if self.rows is None:
             self.body(value)
-            return
-        self.rows.begin()
-        self.body(value)
-        if collector is None:
-            self.rows.settle()
-        else:
-            collector.finish(counter)
+        return True
 
     def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
@@ -375,14 +377,20 @@ class _Loop:
         def step() -> None:
             if rounds:
                 current().counters[counter[0]._node] = rounds
-            self._run(item(counter[0]), collector, counter[0])
+            if collector is not None:
+                collector.begin(counter[0])
+            self.body(item(counter[0]))
+            if collector is not None:
+                collector.finish()
             counter[0] = fresh(emit("add", counter[0]._node, node_of(bounds.step)))
 
         def get() -> State:
-            return (*self.get(), counter[0])
+            return (*self.get(), *(() if collector is None else collector.get()), counter[0])
 
         def set_(state: State) -> None:
-            self.set_(state[:-1])
+            self.set_(state[: len(self.names)])
+            if collector is not None:
+                collector.set(state[len(self.names) : -1])
             counter[0] = state[-1]
 
         known = all(isinstance(bound, int) for bound in (bounds.start, bounds.stop, bounds.step))
@@ -391,7 +399,7 @@ class _Loop:
         if runs and self.left is not None:
             gone = self.left()
             runs = not is_unknown(gone) and not gone
-        names = (*self.names, "the counter")
+        names = (*self.names, *(() if collector is None else collector.names), "the counter")
         with _inside_no_other():
             if runs:
                 stage_loop(test, step, get, set_, names, self.body, runs_once=True, peels=peels, compact=compact)

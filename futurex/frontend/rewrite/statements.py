@@ -418,24 +418,37 @@ class Rewriter(Expressions):
         return [self._placed(new, node) for new in out]
 
     def _collected(self, node: ast.For | ast.While, head: list[ast.stmt]) -> list[ast.expr]:
-        """What gets the entries that rounds append to lists which nobody looks at meanwhile; none where there are no
-        such lists. How they are appended goes into ``head``."""
+        """What gets the entries that rounds append to lists of which nobody else knows meanwhile, and stands for these
+        lists; none where there are no such lists. How they are found and appended to goes into ``head``."""
         lists = collecting.collected(node)
         if not lists:
             return []
         rows, entry = self.fresh("rows"), f"{OWN}entry"
+        standing = collecting.Standing({name: self._at(rows, number) for number, name in enumerate(lists)})
+        inside = {name for each in node.body if isinstance(each, ast.For) for name in collecting.collected(each)}
+        count = {name: -1 if name in inside else 0 for name in lists}
         for k, statement in enumerate(node.body):
             found = collecting.appended(statement)
-            if found is not None and found[0] in lists:
-                put = ast.Attribute(load(rows), "put", ast.Load())
-                call = ast.Call(put, [ast.Constant(lists.index(found[0])), self.visit(found[1])], [])
-                node.body[k] = self._placed(ast.Expr(Ready(call)), statement)
-        appends: list[ast.expr] = []
+            if found is None or found[0] not in lists:
+                node.body[k] = standing.visit(statement)
+                continue
+            name, value = found
+            put = ast.Attribute(load(rows), "put", ast.Load())
+            call = ast.Call(put, [ast.Constant(lists.index(name)), self.visit(standing.visit(value))], [])
+            node.body[k] = self._placed(ast.Expr(Ready(call)), statement)
+            count[name] += name not in inside
+        known: list[ast.expr] = []
         for name in lists:
-            method = fx("getattr_", load(name), ast.Constant("append"))
-            appends.append(ast.Lambda(arguments([entry]), fx("call", method, load(entry))))
-        head.append(assign(rows, fx("appended", *appends)))
+            the_list = collecting.stands_for(node, name)
+            methods = [fx("getattr_", the_list, ast.Constant(method)) for method in ("append", "extend")]
+            adds = [ast.Lambda(arguments([entry]), fx("call", method, load(entry))) for method in methods]
+            known.append(ast.Tuple([thunk(the_list), *adds, ast.Constant(count[name])], ast.Load()))
+        head.append(assign(rows, fx("appended", *known)))
         return [load(rows)]
+
+    @staticmethod
+    def _at(rows: str, number: int) -> ast.expr:
+        return ast.Call(ast.Attribute(load(rows), "at", ast.Load()), [ast.Constant(number)], [])
 
     # -- statements --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,400 @@
+"""Lists that rounds add to and look at: entries at a known distance from the end are carried, the loop stays one."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+X = np.random.default_rng(0).standard_normal(5)
+
+
+def euler(x):
+    path = [x]
+    for _ in range(40):
+        path.append(path[-1] + 0.1 * np.sin(path[-1]))
+    return np.stack(path), path[-1], len(path)
+
+
+def fibonacci(x):
+    fib = [0, 1]
+    for _ in range(40):
+        fib.append(fib[-1] + fib[-2])
+    return np.array(fib), fib[10], x * fib[5]
+
+
+def by_number(x):
+    n, xs = 30, [x[0]]
+    for i in range(1, n):
+        xs.append(xs[i - 1] * 0.9 + i)
+    return np.array(xs), xs[7]
+
+
+def numbers_of_python(x):
+    xs = [1.0]
+    for _ in range(30):
+        xs.append(xs[-1] * x[0] + 0.5)
+    return np.array(xs), xs[0], xs[3]
+
+
+def several(x):
+    q, p, energy = [x], [x * 0], []
+    for _ in range(30):
+        half = p[-1] - 0.05 * q[-1]
+        q.append(q[-1] + 0.1 * half)
+        p.append(half - 0.05 * q[-1])
+        energy.append(0.5 * (p[-1] ** 2 + q[-1] ** 2).sum())
+    return np.stack(q), np.stack(p), np.array(energy), energy[-1]
+
+
+def tuples(x):
+    path = [(x, 0.0)]
+    for _ in range(30):
+        q, t = path[-1]
+        path.append((q + 0.1 * np.cos(q) * t, t + 0.1))
+    qs, ts = zip(*path, strict=True)
+    return np.stack(qs), np.array(ts), [t for _, t in path][3], path[4][1]
+
+
+def lengths(x):
+    xs = [x[0], x[1]]
+    for k in range(0, 60, 3):
+        xs.append(xs[-1] + len(xs) * k)
+        xs.append(len(xs) * 0.5 + xs[-3])
+    return np.array(xs), len(xs)
+
+
+def empty_first(x):
+    xs = []
+    for k in range(30):
+        xs.append(x[0] * k if k == 0 else xs[-1] + x[k % 5])
+    return np.array(xs)
+
+
+def the_first(x):
+    xs = [x, x * 2]
+    for _ in range(30):
+        xs.append(xs[-1] * 0.5 + xs[0] - xs[1])
+    return np.stack(xs)
+
+
+def other_kind_first(x):
+    xs = [np.arange(5)]
+    for _ in range(30):
+        xs.append(xs[-1] * 0.5 + x)
+    return np.stack(xs), xs[0], xs[1] * 1
+
+
+def in_a_branch(x):
+    xs = [x[0]]
+    for k in range(30):
+        if xs[-1] > 1:
+            y = xs[-1] * 0.5
+        else:
+            y = xs[-1] + x[k % 5] + 0.3
+        xs.append(y)
+    return np.array(xs)
+
+
+def two_loops(x):
+    xs = [x]
+    for _ in range(20):
+        xs.append(xs[-1] * 0.9)
+    for _ in range(20):
+        xs.append(xs[-1] + 0.1 * xs[-2])
+    return np.stack(xs)
+
+
+def around_and_inside(x):
+    rows = []
+    for i in range(20):
+        row = [x[i % 5]]
+        for j in range(30):
+            row.append(row[-1] * 0.9 + j)
+        rows.append(np.array(row))
+    return np.array(rows)
+
+
+def within_with(x):
+    xs = [x]
+    with np.errstate(all="ignore"):
+        for _ in range(30):
+            xs.append(np.sqrt(np.abs(xs[-1])) + x)
+    return np.stack(xs)
+
+
+def as_it_was_put(x):
+    xs = [x]
+    for _ in range(30):
+        xs.append(np.tanh(xs[-1]))
+        y = xs[-1] + xs[-2]
+        xs.append(y)
+    return np.stack(xs), y
+
+
+def of_inner_rounds(x):
+    losses, pairs = [], []
+    for i in range(20):
+        for j in range(30):
+            x = x * 0.99 + 0.01 * j
+            losses.append((x**2).sum())
+            pairs.append((x, j))
+        pairs.append((x * 2, i))
+    return np.array(losses), np.stack([a for a, _ in pairs]), [b for _, b in pairs][29:33]
+
+
+def of_three_levels(x):
+    found = [x[1]]
+    for i in range(6):
+        for j in range(7):
+            for k in range(20):
+                found.append(x[k % 5] * i + j)
+    return np.array(found), len(found)
+
+
+def of_few_inner_rounds(x):
+    found = []
+    for i in range(30):
+        for j in range(3):
+            found.append(x * i + j)
+        x = x * 0.9
+    return np.stack(found)
+
+
+def against_all(x):
+    basis = [x / np.linalg.norm(x)]
+    for k in range(20):
+        w = basis[-1] * k + x
+        for q in basis:
+            w = w - (q @ w) * q * 0.5
+        basis.append(w)
+    return np.stack(basis)
+
+
+def inner_rounds(x):
+    xs = [x]
+    for i in range(20):
+        y = x * 0
+        for j in range(i + 1):
+            y = y + xs[j] * 0.1
+        xs.append(y)
+    return np.stack(xs)
+
+
+def parts(x):
+    xs = [x[0], x[1], x[2]]
+    for _ in range(20):
+        xs.append(sum(xs[-3:]) * 0.3 + len(xs[1:4]))
+    return np.array(xs)
+
+
+def over_rows(x):
+    xs, out, total = [x], [], x * 0
+    for i in range(30):
+        xs.append(xs[-1] * 0.9 + i)
+    for a, b in zip(xs[1:], reversed(xs), strict=False):
+        total = total * 0.5 + a * b
+        out.append(total)
+    for i, a in enumerate(out):
+        total = total + i * a
+    for a in xs:
+        total = total - a
+    return np.stack(out), total
+
+
+WHOLE = [
+    of_inner_rounds, of_three_levels, of_few_inner_rounds, against_all, inner_rounds, parts, over_rows,
+    euler, fibonacci, by_number, numbers_of_python, several, tuples, lengths, empty_first, the_first, other_kind_first,
+    in_a_branch, two_loops, around_and_inside, within_with, as_it_was_put,
+]  # fmt: skip
+
+
+def written_entry(x):
+    xs = [x * 1]
+    for _ in range(30):
+        y = xs[-1]
+        xs.append(y * 0.5 + 1)
+        y += 1.0
+    return np.stack(xs)
+
+
+def written_start(x):
+    xs = [x]
+    for _ in range(30):
+        x += 0.1
+        xs.append(xs[-1] * 0.5 + x)
+    return np.stack(xs), x
+
+
+def start_written_behind(x):
+    xs = [x]
+    for _ in range(30):
+        xs.append(xs[-1] * 0.5 + 1)
+    x += 5.0
+    return np.stack(xs), x
+
+
+def name_written_behind(x):
+    xs, last = [x * 1], x
+    for _ in range(30):
+        last = xs[-1]
+        xs.append(last * 0.5 + 1)
+    last += 5.0
+    return np.stack(xs), last
+
+
+def the_same_again(x):
+    xs = [x * 1]
+    for _ in range(30):
+        xs.append(xs[-1])
+    xs[3] += 1
+    return np.stack(xs)
+
+
+def beyond_the_start(x):
+    xs = [x]
+    for _ in range(30):
+        xs.append(xs[-2] * 0.5)
+    return np.stack(xs)
+
+
+def place_by_data(x):
+    xs = [x[0]]
+    for _ in range(20):
+        xs.append(xs[-1] + 1 if xs[0] > 3 else xs[int(abs(xs[-1])) % len(xs)] * 0.5 + 1)
+    return np.array(xs)
+
+
+def binomials(x):
+    xs = [1.0]
+    for i in range(1, 20):
+        xs.append(xs[i // 2] * 0.9 + x[0])
+    return np.array(xs)
+
+
+def names_of_two_kinds(x):
+    xs = [(x, 1)]
+    for _ in range(20):
+        a, b = xs[-1]
+        xs.append((b, a))
+    return xs[4][1], len(xs)
+
+
+def mixed(x):
+    xs = [x[0]]
+    for k in range(20):
+        xs.append(xs[-1] * 0.5 if k % 2 else "text" and x[1])
+    return np.array(xs)
+
+
+def objects(x):
+    held = {"last": x * 0}
+    xs = [x]
+    for _ in range(30):
+        held["last"] = xs[-1] * 0.5
+        xs.append(held["last"])
+    held["last"] += 1
+    return np.stack(xs), held["last"]
+
+
+OTHERS = [
+    written_entry, written_start, start_written_behind, name_written_behind, the_same_again, beyond_the_start,
+    place_by_data, binomials, names_of_two_kinds, mixed, objects,
+]  # fmt: skip
+
+
+def settled(value):
+    if isinstance(value, tuple | list):
+        return type(value)(map(settled, value))
+    return value.result() if isinstance(value, fx.Array) else value
+
+
+def same(found, expected):
+    if isinstance(expected, tuple | list):
+        return type(found) is type(expected) and all(same(*each) for each in zip(found, expected, strict=True))
+    assert type(found) is type(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-13, strict=isinstance(expected, np.ndarray))
+    return True
+
+
+@pytest.mark.parametrize("f", [*WHOLE, *OTHERS], ids=lambda f: f.__name__)
+def test_results_are_numpys(f):
+    g = fx.futurize(f)
+    for _ in range(2):
+        mine, yours = X.copy(), X.copy()
+        expected = raised = None
+        try:
+            expected = f(yours)
+        except Exception as error:
+            raised = error
+        if raised is not None:
+            with pytest.raises(type(raised)) as info:
+                settled(g(mine))
+            assert str(info.value) == str(raised)
+            continue
+        assert same(settled(g(mine)), expected)
+        np.testing.assert_array_equal(mine, yours)
+
+
+@pytest.mark.parametrize("f", WHOLE, ids=lambda f: f.__name__)
+def test_the_loop_is_one_of_the_tree(f):
+    assert not [note for note in fx.futurize(f).trace(X.copy()).notes if "unrolled" in note]
+
+
+def written_behind_inner_rounds(x):
+    xs = []
+    for i in range(20):
+        for j in range(6):
+            h = x * i + j
+            xs.append(h)
+        h += 1
+    return xs
+
+
+def added_to_while_gone_over(x):
+    xs = [x * 1]
+    for _ in range(20):
+        xs.append(xs[-1] * 0.9)
+    for i, y in enumerate(xs):
+        if i < 3:
+            xs.append(y)
+    return np.stack(xs)
+
+
+@pytest.mark.parametrize("f", [written_behind_inner_rounds, added_to_while_gone_over, name_written_behind])
+def test_what_rows_cannot_do_unrolls_the_loop_and_no_more(f):
+    g = fx.futurize(f)
+    assert same(settled(g(X.copy())), f(X.copy()))
+    assert "runs as plain" not in g.explain()
+
+
+def test_arrays_in_a_list_that_a_caller_gets_are_rows_where_nobody_else_has_them():
+    def alone(x):
+        path = [x]
+        for _ in range(30):
+            path.append(path[-1] * 0.5 + 1)
+        return path
+
+    def named(x):
+        path, h = [x], x
+        for _ in range(30):
+            h = path[-1] * 0.5 + 1
+            path.append(h)
+        return path, h
+
+    def twice(x):
+        path, other = [x], []
+        for _ in range(30):
+            path.append(path[-1] * 0.5 + 1)
+            other.append(path[-1])
+        return path, other
+
+    x = X.copy()
+    path = settled(fx.futurize(alone)(x))
+    assert path[0] is x
+    assert all(each.flags.owndata for each in path[1:])
+    assert not [note for note in fx.futurize(alone).trace(x).notes if "unrolled" in note]
+    assert same(path, alone(X))
+    path, h = settled(fx.futurize(named)(x))
+    assert np.shares_memory(path[-1], h)
+    path, other = settled(fx.futurize(twice)(x))
+    assert all(np.shares_memory(*each) for each in zip(path[1:], other, strict=True))
