@@ -37,12 +37,13 @@ from futurex.frontend.outside import (
     of_class,
     own_container,
     refuse_special,
+    taken,
 )
 from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, taken
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import identity
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS

@@ -36,13 +36,14 @@ from futurex.frontend.outside import (
     of_class,
     own_container,
     refuse_special,
+    taken,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
 from futurex.frontend.texts import f_string, formatted, joined
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of, taken
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)

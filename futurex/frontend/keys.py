@@ -7,6 +7,7 @@ types and parts in the key.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.outside import fingerprint
 from futurex.ops.streams import GENERATORS, bits_of
-from futurex.tree.pytree import parts_of
+from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
 Key = tuple[Any, ...]
 _BY_VALUE = frozenset({bool, int, str, bytes})
@@ -116,3 +117,15 @@ def leaf_key(leaf: Any) -> Key:
     if isinstance(leaf, np.ndarray):
         raise Untraceable(kind)
     return kind, id(leaf)
+
+
+def argument_paths(function: Any, structure: Structure) -> list[str]:
+    """A readable path for every leaf of ``(args, kwargs)``: the parameter's name, then keys, as ``params/layer/w``."""
+    positional, keyword = structure.children
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a callable without a signature
+        names = []
+    names += [f"argument_{number}" for number in range(len(names), len(positional.children))]
+    named = [*zip(names, positional.children, strict=False), *zip(keyword.keys, keyword.children, strict=True)]
+    return [path for name, child in named for path in leaf_paths(child, f"/{name}")]

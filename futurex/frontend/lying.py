@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.layout import order_in_memory
+from futurex.frontend.plain import folded, overlap
 from futurex.passes.dead import may_raise
 from futurex.passes.orders import LEAST_ELEMENTS, Axes, as_they_lie
 from futurex.tree.graph import Graph
@@ -85,3 +86,11 @@ def _written(variant: Variant, graph: Graph) -> dict[int, int]:
         if result.is_static and result.size >= LEAST_ELEMENTS:
             found[out] = k
     return found
+
+
+def may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
+    """Is every array that is written one that may be, and a storage of its own?"""
+    every = (leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written)
+    arrays = [target for target in every if isinstance(target, np.ndarray)]
+    # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
+    return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)

@@ -18,7 +18,7 @@ from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer, entered, taken
+from futurex.frontend.tracer import Tracer, entered
 from futurex.ops.streams import GENERATORS
 from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
@@ -27,6 +27,11 @@ _PLAIN_TYPES = frozenset(PLAIN)
 _NESTING = 32
 _NOTHING: Mapping[int, Any] = types.MappingProxyType({})
 _ITERABLES = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
+
+
+def taken(value: Any) -> Any:
+    """A value that is found somewhere, and not used yet: an array from outside becomes a traced one."""
+    return value if type(value) is Either else entered(value)
 
 
 def any_traced(values: Any) -> bool:

@@ -11,7 +11,8 @@ from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
 from futurex.frontend.lists import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.outside import own_container
-from futurex.frontend.trace import Collected, current, emit
+from futurex.frontend.sites import Collected
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
 from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.tree.node import next_id

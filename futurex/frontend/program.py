@@ -10,12 +10,13 @@ from futurex.frontend import calls
 from futurex.frontend.control.either import as_one
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
+from futurex.frontend.keys import argument_paths
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
-from futurex.frontend.variants import Learned, argument_paths, begun_again, enter_arguments
+from futurex.frontend.variants import Learned, begun_again, enter_arguments
 from futurex.ops.streams import GENERATORS
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import Literal

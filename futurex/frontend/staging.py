@@ -26,12 +26,12 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
-from futurex.frontend.keys import Key, Untraceable, call_key
+from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
-from futurex.frontend.lying import lying_of
+from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
-from futurex.frontend.plain import call_for_futures, call_plainly, folded, overlap
+from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.printed import printed_here, without_printed
 from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
@@ -39,7 +39,7 @@ from futurex.frontend.switch import disabled, disabling
 from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
 from futurex.frontend.trace import tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
-from futurex.frontend.variants import Variant, argument_paths, trace_call
+from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
 from futurex.passes.precision import lower_precision
@@ -332,7 +332,7 @@ class Futurized(Standing, Generic[P, R]):
         captured = variant.captured() if variant.captures else []
         rests = variant.rests() and not self._strict
         repeated = variant.apart and repeats((args, kwargs), variant.held.now())
-        if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
+        if rests or repeated or (variant.written and not may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         inputs: list[Any] = [leaves[k] for k in variant.inputs] + captured + [list[Made]()] * variant.has_log
         inputs = variant.lying.inputs(inputs)
@@ -383,14 +383,6 @@ class Futurized(Standing, Generic[P, R]):
                 settle(failure)
                 raise failure
             return futures
-
-    @staticmethod
-    def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
-        """Is every array that is written one that may be, and a storage of its own?"""
-        every = (leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written)
-        arrays = [target for target in every if isinstance(target, np.ndarray)]
-        # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
-        return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)
 
     def _write_back(
         self, variant: Variant, leaves: list[Any], captured: list[Any], inputs: list[Any], futures: Sequence[Result]

@@ -16,6 +16,7 @@ from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.frontend.reads import IsSame
+from futurex.frontend.sites import Collected, MayBeCollected
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
@@ -27,21 +28,6 @@ from futurex.tree.node import Node, apply, const, interning_scope, item, made_he
 FOLD_LIMIT = 1 << 16
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
-
-
-@dataclass(frozen=True)
-class Collected:
-    """That lists have what the rounds of a loop with this body append as rows of an array: no other trace will take it
-    so, once somebody was found to write into an entry."""
-
-    body: Any
-
-
-@dataclass(frozen=True)
-class MayBeCollected:
-    """The same, of an array that a name has behind such a loop and that may be an entry."""
-
-    site: Collected
 
 
 class Cell:
@@ -104,12 +90,6 @@ class Cell:
             journal.entangled.append(self)
         self.entangled, self.site = why, site
         return True
-
-
-def may_be_collected(aliases: Iterable[Cell]) -> MayBeCollected | None:
-    """What to tell of an array that may be one of these."""
-    sites = (cell.site for cell in aliases if isinstance(cell.site, Collected))
-    return next(map(MayBeCollected, sites), None)
 
 
 @dataclass(eq=False)

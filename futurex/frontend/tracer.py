@@ -534,18 +534,10 @@ def entered(value: Any) -> Any:
     return value.used() if kind is Conflict or kind is Either else value
 
 
-def taken(value: Any) -> Any:
-    """The same for a value that is found somewhere, and not used yet: it may be one of several things."""
-    return value if type(value) is Either else entered(value)
-
-
 def as_tracer(value: Any) -> Tracer:
-    """A traced or concrete array as a tracer; arrays from outside share their storage with it.
-
-    A scalar of NumPy's stays one: functions that make views of arrays give scalars for it.
-    """
+    """A traced or concrete array as a tracer; arrays from outside share their storage with it."""
     value = entered(value)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic):  # functions that make views of arrays give scalars for scalars
         return fresh(const(value))
     return value if isinstance(value, Tracer) and not value.aval.weak else new_array(node_of(value))
 

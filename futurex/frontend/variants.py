@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import Kept, kept_apart
-from futurex.frontend.keys import Key, leaf_key
+from futurex.frontend.keys import Key, argument_paths, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
@@ -30,7 +29,8 @@ from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
-from futurex.frontend.trace import Capture, Cell, Collected, Trace, current, start
+from futurex.frontend.sites import Collected
+from futurex.frontend.trace import Capture, Cell, Trace, current, start
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
@@ -41,7 +41,7 @@ from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, has_dims, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
-from futurex.tree.pytree import Structure, flatten, leaf_paths, placed_containers, unflatten
+from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
@@ -377,18 +377,6 @@ class Arguments:
     values: list[Any]
     params: list[Node]
     positions: dict[Cell, int]
-
-
-def argument_paths(function: Any, structure: Structure) -> list[str]:
-    """A readable path for every leaf of ``(args, kwargs)``: the parameter's name, then keys, as ``params/layer/w``."""
-    positional, keyword = structure.children
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # a callable without a signature
-        names = []
-    names += [f"argument_{number}" for number in range(len(names), len(positional.children))]
-    named = [*zip(names, positional.children, strict=False), *zip(keyword.keys, keyword.children, strict=True)]
-    return [path for name, child in named for path in leaf_paths(child, f"/{name}")]
 
 
 def enter_arguments(

@@ -43,7 +43,8 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
 from futurex.frontend.placeholders import Either
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many, may_be_collected
+from futurex.frontend.sites import may_be_collected
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval

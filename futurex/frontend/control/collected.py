@@ -14,7 +14,8 @@ from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
-from futurex.frontend.trace import Collected, current, emit, read
+from futurex.frontend.sites import Collected
+from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import Tracer, fresh, new_array, strong
 from futurex.tree.node import Node
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from futurex.autodiff.batch import vmap as batch
 from futurex.frontend.errors import Escape
+from futurex.frontend.keys import argument_paths
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered, node_of
 from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, made, trace_inner
-from futurex.frontend.variants import argument_paths
 from futurex.ops.batching import NotBatchable, from_front, spread, to_front
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static
