@@ -133,8 +133,8 @@ def test_an_escape_says_what_and_why():
 def unrolled(x):
     out = []
     for i in range(30):
-        out.append(x[len(out) % 3] * i)
-    return out[-1]
+        out.insert(0, x[len(out) % 3] * i)
+    return out[0]
 
 
 def test_explanations_list_traces_guards_escapes_and_unrolled_loops():

@@ -114,7 +114,7 @@ def test_lists_that_each_round_makes_are_not_carried(rounds, traces):
 
 
 def three_lists(x):
-    low, high, total = [0], [len(x)], 0.0
+    low, high, total = [0], [len(x)], np.float64(0)
     depth = [0]
     while low:
         a, b, d = low.pop(), high.pop(), depth.pop()
