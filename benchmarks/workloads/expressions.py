@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,11 +15,13 @@ Formula = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """``formula(np, x)`` of an array of this shape, where ``np`` is the stack's own module of NumPy's functions."""
+    """``formula(np, x)`` of an array of this shape and memory order, where ``np`` is the stack's own module of NumPy's
+    functions. JAX has its arrays in an order of its own."""
 
     title: str
     shape: tuple[int, ...]
     formula: Formula
+    order: Literal["C", "F"] = "C"
 
 
 def softmax(np: Any, x: Any) -> Any:
@@ -74,12 +76,18 @@ CASES = {
     "rolls": Case("two rolls added", _SQUARE, lambda np, x: np.roll(x, 1, 0) + np.roll(x, -1, 1)),
     "frame": Case("five points with a frame of zeros", _SQUARE, five_points),
     "symmetric": Case("a matrix and its transpose", _SQUARE, lambda np, x: (x + x.T) / 2),
+    "fortran-negative": Case("negative, Fortran order", _SQUARE, lambda np, x: -x, "F"),
+    "fortran-exp": Case("exp and a product, Fortran order", _SQUARE, lambda np, x: np.exp(-x) * x, "F"),
+    "fortran-columns": Case(
+        "standardised columns, Fortran order", (100_000, 10), lambda np, x: (x - x.mean(0)) / x.std(0), "F"
+    ),
 }
 
 
 def operand(case: str) -> np.ndarray:
     """The array of a case, the same in every process."""
-    return np.random.default_rng(0).standard_normal(CASES[case].shape, dtype=np.float32)
+    values = np.random.default_rng(0).standard_normal(CASES[case].shape, dtype=np.float32)
+    return np.asarray(values, order=CASES[case].order)
 
 
 class _Work(ABC):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from futurex.ops.reduce import axes_of
 from futurex.passes.rewrite import Maker, rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -63,16 +64,48 @@ def as_they_lie(graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axe
 
 
 def _straightened(node: Node) -> Node | None:
-    """A write into a transposed array as one into the array, and two exchanges as one."""
-    base = node.inputs[0] if node.inputs else node
-    if base.op != "transpose":
+    """An operation on what is transposed as one on the array itself, as NumPy does it: in the order of memory."""
+    if not node.inputs or not isinstance(node.aval, Aval):
         return None
-    axes = base.attrs["axes"]
-    if node.op == "store":
+    base = node.inputs[0]
+    if base.op == "transpose" and node.op == "store":
+        axes = base.attrs["axes"]
         chain = (("transpose", axes), *node.attrs["chain"])
         stored = apply("store", base.inputs[0], *node.inputs[1:], **{**node.attrs, "chain": chain})
         return apply("transpose", stored, axes=axes)
-    return _viewed(base, node) if node.op == "transpose" else None
+    if base.op == "transpose" and node.op == "transpose":
+        return _viewed(base, node)
+    if base.op == "transpose" and node.op in _REDUCTIONS:
+        return _reduced(node, base.inputs[0], base.attrs["axes"])
+    full = [source for source in node.inputs if isinstance(source.aval, Aval) and source.shape == node.shape]
+    own = {source: source.attrs["axes"] for source in full if source.op == "transpose"}
+    axes = _axes_of(node, own)
+    if axes is None:
+        return None
+    inputs = [source.inputs[0] if source in own else _turned_round(source, axes) for source in node.inputs]
+    return apply("transpose", apply(node.op, *inputs, **node.attrs), axes=axes)
+
+
+_REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all"))
+
+
+def _reduced(node: Node, whole: Node, axes: Axes) -> Node:
+    """A reduction of a transposed array."""
+    gone = axes_of(len(axes), node.attrs["axis"])
+    attrs = {**node.attrs, "axis": None if node.attrs["axis"] is None else tuple(sorted(axes[k] for k in gone))}
+    found = apply(node.op, whole, **attrs)
+    if node.attrs["keepdims"]:
+        return apply("transpose", found, axes=axes)
+    left = [axis for k, axis in enumerate(axes) if k not in gone]
+    order = tuple(sorted(left).index(axis) for axis in left)
+    return found if order == tuple(range(len(order))) else apply("transpose", found, axes=order)
+
+
+def _turned_round(source: Node, axes: Axes) -> Node:
+    """A smaller operand as it is before the axes are exchanged."""
+    shape = _before(source, axes)
+    assert shape is not None
+    return apply("reshape", source, shape=shape) if source.ndim else source
 
 
 def turn_first(graph: Graph) -> Graph:
@@ -176,9 +209,7 @@ def _maker(node: Node, axes: Mapping[Node, Axes], straight: dict[Node, Node]) ->
         inputs = []
         for source in node.inputs:
             if source.shape != node.shape:
-                shape = _before(source, own)
-                assert shape is not None
-                inputs.append(apply("reshape", new[source], shape=shape) if source.ndim else new[source])
+                inputs.append(_turned_round(new[source], own))
             elif source in straight:
                 inputs.append(straight[source])
             else:

@@ -57,6 +57,16 @@ def test_elementwise_results_lie_as_numpys(name):
     assert [each.node.op for each in plan.instructions] == ["fused"]
 
 
+@pytest.mark.parametrize("reduction", ["sum", "mean", "var", "max"])
+@pytest.mark.parametrize("axis", [0, -1, None])
+def test_reductions_go_in_the_order_of_memory(reduction, axis):
+    """Their bits are NumPy's, whose order of summation follows the layout."""
+    staged, x = fx.futurize(lambda x: getattr(x * 3 - 1, reduction)(axis=axis)), lying("Fortran")
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(staged(x)), getattr(x * 3 - 1, reduction)(axis=axis))
+    assert not any(each.node.op == "transpose" for each in staged.trace(x).plan.instructions)
+
+
 def test_those_from_outside_too():
     scale = lying("Fortran", 1)
     staged = fx.futurize(lambda x: x * scale)
