@@ -133,6 +133,7 @@ def test_a_training_step_is_one_graph_that_writes_in_place(name):
         *mine, loss = there(*mine, x, labels)
         *theirs, expected = here(*theirs, x, labels)
         np.testing.assert_allclose(float(loss), float(expected), rtol=1e-4)
+        assert mine[0]["w"].exception() is None  # it waits
         addresses.add(mine[0]["w"]._pending().array.data.ptr)
     for (key, value), reference in zip(mine[0].items(), theirs[0].values(), strict=True):
         np.testing.assert_allclose(np.asarray(value), np.asarray(reference), rtol=1e-3, atol=1e-4, err_msg=key)

@@ -102,7 +102,9 @@ def test_parts_whose_elements_lie_apart(f, rows):
 )
 def test_arguments_that_lie_otherwise(a):
     for f in (rows, stacked, rolled, around):
-        assert same(plan_of(f, a).run([a])[0], np.ascontiguousarray(f(a)))
+        plan = plan_of(f, np.ascontiguousarray(a))
+        assert same(plan.run([a])[0], np.ascontiguousarray(f(a)))
+        assert same(np.ascontiguousarray(fx.futurize(f)(a)), np.ascontiguousarray(f(a)))
 
 
 def test_without_generated_kernels(monkeypatch):

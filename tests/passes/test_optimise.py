@@ -131,7 +131,7 @@ def rounds(x):
 
 
 def nested(x):
-    k = 0.0
+    k = np.float64(0)
     while k < x.sum():
         while k < x.max():
             if k > 1:
