@@ -158,3 +158,22 @@ def calls_of_loops(futurized, args):
     programs = [each.kernel.late for each in plan.instructions if each.kernel.backend == "loops"]
     assert programs
     return [call.node.op for program in programs for call in program.calls]
+
+
+def settled(value):
+    """A result, and those in tuples and lists, waited for."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(settled, value))
+    return value.result() if isinstance(value, fx.Array) else value
+
+
+def same(found, expected):
+    """Are results of one structure and type, and equal but for rounding? Raises where numbers differ."""
+    found = settled(found)
+    if isinstance(expected, tuple | list):
+        return type(found) is type(expected) and all(same(*each) for each in zip(found, expected, strict=True))
+    assert type(found) is type(expected)
+    if isinstance(expected, str | int) and not isinstance(expected, np.generic):
+        return found == expected
+    np.testing.assert_allclose(found, expected, rtol=1e-13, strict=isinstance(expected, np.ndarray))
+    return True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from futurex.frontend.layout import Strides, is_contiguous
+from futurex.frontend.layout import Strides, order_in_memory
 from futurex.frontend.trace import Cell
+from futurex.ops.strides import undone
 from futurex.ops.views import Step
 from futurex.passes.orders import LEAST_ELEMENTS
-from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
 
@@ -17,7 +15,7 @@ def given(node: Node, cell: Cell, strides: Strides) -> Node:
     whatever it is, others where NumPy's is C order."""
     if strides is None and node.ndim and _is_handed_on(node):
         return apply("contiguous", node)
-    axes = _axes_of(node.aval, strides) if node.ndim else None
+    axes = order_in_memory(node.aval, strides) if node.ndim else None
     if axes is None or (axes != tuple(range(node.ndim)) and cell.asked is None):
         return node
     if axes == tuple(range(node.ndim)):
@@ -25,20 +23,7 @@ def given(node: Node, cell: Cell, strides: Strides) -> Node:
     turned = _transposed(node, axes)
     if _base(turned).op in ("param", "const") or _may_lie_otherwise(turned):
         turned = apply("contiguous", turned)
-    return apply("transpose", turned, axes=tuple(int(axis) for axis in np.argsort(axes)))
-
-
-def _axes_of(aval: Aval, strides: Strides) -> tuple[int, ...] | None:
-    """The axes from the slowest to the fastest of an array that fills its memory; None for others."""
-    if strides is None or (aval.static and not aval.size):
-        return None
-    if is_contiguous(aval, strides):
-        return tuple(range(aval.ndim))
-    if not aval.static:
-        return None
-    axes = tuple(sorted(range(aval.ndim), key=lambda axis: (-strides[axis], axis)))
-    turned = Aval(tuple(aval.shape[axis] for axis in axes), aval.dtype)
-    return axes if is_contiguous(turned, tuple(strides[axis] for axis in axes)) else None
+    return apply("transpose", turned, axes=undone(axes))
 
 
 def _transposed(node: Node, axes: tuple[int, ...]) -> Node:

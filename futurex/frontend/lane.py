@@ -35,7 +35,7 @@ _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
-    ``fits``: leaves that match are all that a run takes, as it takes them.
+    ``fits``: leaves that match are all that a run takes, as it takes them. ``lies``: some of them in another order.
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
     are among them or are given away: their values, and the futures that own what is given away, which has ``names``;
@@ -44,7 +44,9 @@ class Lane:
     ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "fits", "inputs", "match", "names", "pack", "plain", "read", "take", "valid", "variant")
+    __slots__ = (
+        "choice", "fits", "inputs", "lies", "match", "names", "pack", "plain", "read", "take", "valid", "variant",
+    )  # fmt: skip
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -60,6 +62,7 @@ class Lane:
         self.fits = not (takes or variant.gives or variant.captures) and all(
             k in variant.lying.orders for k, strided in enumerate(apart) if strided
         )
+        self.lies = bool(variant.lying.orders)
         self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
         self.read = 0
@@ -203,7 +206,8 @@ def _take(variant: Variant) -> Take:
         lines += [f" f{k} = x{k}._future", f" if not ({there}{unread}): return None", f" x{k} = f{k}.value"]
     for k in futures:
         mine = f"type(x{k}) is ndarray and refs(x{k}) == {OWN_REFERENCES} and x{k}.base is None and x{k}.flags.carray"
-        other = f"x{k}.flags.carray if type(x{k}) is ndarray else not isinstance(x{k}, others)"
+        dense = f"x{k}.flags.c_contiguous or f{k}.exposed"  # else it is brought into order once, on the long way
+        other = f"({dense}) if type(x{k}) is ndarray else not isinstance(x{k}, others)"
         lines.append(f" if not ({mine if k in given else other}): return None")
     owners = "".join(f"f{k}, " for k in given)
     lines.append(f" return [{names}], ({owners})" if given.keys() <= set(futures) else " return None")

@@ -47,12 +47,18 @@ def f_strides(aval: Aval) -> tuple[int, ...]:
     return c_strides(Aval(aval.shape[::-1], aval.dtype))[::-1]
 
 
-def order_in_memory(array: np.ndarray) -> tuple[int, ...] | None:
-    """The axes by whose exchange an array comes into C order, in which it does not lie; None where none do that."""
-    if array.flags.c_contiguous or not array.flags.aligned:
+def order_in_memory(aval: Aval, strides: Strides) -> tuple[int, ...] | None:
+    """The axes from the slowest to the fastest of an array that fills its memory: by their exchange it comes into C
+    order. None for others."""
+    if strides is None or (aval.static and not aval.size):
         return None
-    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-    return tuple(order) if array.transpose(order).flags.c_contiguous else None
+    if is_contiguous(aval, strides):
+        return tuple(range(aval.ndim))
+    if not aval.static:
+        return None
+    axes = tuple(sorted(range(aval.ndim), key=lambda axis: (-strides[axis], axis)))
+    turned = Aval(tuple(aval.shape[axis] for axis in axes), aval.dtype)
+    return axes if is_contiguous(turned, tuple(strides[axis] for axis in axes)) else None
 
 
 def open_strides(strides: tuple[Any, ...], chain: Chain) -> Strides:

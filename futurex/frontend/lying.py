@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,9 @@ class Lying:
         if not (self.orders or self.written):
             return inputs
         inputs = [each if k not in self.orders else each.transpose(self.orders[k]) for k, each in enumerate(inputs)]
+        apart = bool(self.written) and any(action == "error" for action, *_ in warnings.filters)
         for k in self.written.values():
-            if not inputs[k].flags.carray:
+            if apart or not inputs[k].flags.carray:  # a warning may end the run, which begins again then
                 inputs[k] = inputs[k].copy()
         return inputs
 
@@ -67,8 +69,10 @@ def _orders(variant: Variant, graph: Graph, leaves: Sequence[Any]) -> dict[int, 
     for k, value in enumerate([*(leaves[place] for place in variant.inputs), *captured]):
         if type(value) is not np.ndarray or value.size < LEAST_ELEMENTS or k in variant.gives:
             continue
-        order = order_in_memory(value)
-        if order is not None and graph.params[k].is_static:
+        if value.flags.c_contiguous or not value.flags.aligned or not graph.params[k].is_static:
+            continue
+        order = order_in_memory(graph.params[k].aval, value.strides)
+        if order is not None:
             orders[k] = order
     return orders
 

@@ -148,7 +148,8 @@ class Futurized(Standing, Generic[P, R]):
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
             inputs = inputs + variant.captured()
-        inputs = variant.lying.inputs(inputs)
+        if lane.lies:
+            inputs = variant.lying.inputs(inputs)
         taken = lane.take(inputs) if lane.take is not None else (inputs, ())
         if taken is not None:
             values, owners = taken
@@ -353,7 +354,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             futures = self._started(variant, inputs)
         except MemoryError:  # there is no room for what the plan needs at once
-            if self._strict or self._limit is not None or variant.gives or variant.lying.written:
+            if self._strict or self._limit is not None or variant.gives or variant.wrote(inputs, leaves):
                 raise
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         if variant.waits:
@@ -362,8 +363,8 @@ class Futurized(Standing, Generic[P, R]):
                 self._forget(variant)
             if variant.has_log and error is not None and not variant.prints:
                 return self._observe(args, kwargs, inputs[-1])
-            final = self._strict or variant.lying.written or (variant.prints and variant.has_log)
-            if error is not None and not final:
+            final = error is None or self._strict or (variant.prints and variant.has_log)
+            if not (final or variant.wrote(inputs, leaves)):
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
             if error is not None:

@@ -182,6 +182,11 @@ class Variant:
         guards = [(guard.read, guard.value) for guard in self.guards]
         return unchanged([*guards, *((capture.read, capture.array) for capture in self.captures)], self.valid)
 
+    def wrote(self, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """May a run that failed have written into the leaves of its call, from which it cannot be made again then?"""
+        written = self.lying.written.values()
+        return any(np.may_share_memory(inputs[k], leaves[self.inputs[k]]) for k in written)
+
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""
         if not self.guards and not self.captures:

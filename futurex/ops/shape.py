@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast
+from futurex.ops.strides import undone
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static, reshaped
 from futurex.tree.node import Node, apply
@@ -97,7 +98,7 @@ def _transpose_aval(x: Aval, axes: tuple[int, ...]) -> Aval:
 
 
 def _transpose_rule(g: Node, out: Node, x: Node, axes: tuple[int, ...]) -> tuple[Node]:
-    return (apply("transpose", g, axes=tuple(int(k) for k in np.argsort(axes))),)
+    return (apply("transpose", g, axes=undone(axes)),)
 
 
 def _transpose_factors(x: Aval, axes: tuple[int, ...]) -> str:

@@ -24,6 +24,15 @@ Lie = int | tuple[int, ...]
 named, counted from the end, go on where the axis before takes its next step."""
 
 
+def undone(axes: Sequence[int]) -> tuple[int, ...]:
+    """The axes that undo an exchange of axes.
+
+    >>> np.zeros((2, 3, 4)).transpose(1, 2, 0).transpose(undone((1, 2, 0))).shape
+    (2, 3, 4)
+    """
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
 def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
     """Does it lie so, all steps whole numbers of elements?"""
     size = array.itemsize

@@ -21,6 +21,7 @@ import numpy as np
 
 from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, zeros_like
+from futurex.ops.strides import undone
 from futurex.tree.aval import Aval
 from futurex.tree.dims import (
     Dim,
@@ -275,7 +276,7 @@ def _before_turns(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) 
                 return g, (*chain, (kind, how))
             g = apply("reshape", g, shape=shape)
         elif kind == "transpose":
-            g = apply("transpose", g, axes=tuple(sorted(range(len(how)), key=how.__getitem__)))
+            g = apply("transpose", g, axes=undone(how))
         else:
             g = apply("flip", g, axis=how)
     return g, chain

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from futurex.ops.reduce import axes_of
+from futurex.ops.strides import undone
 from futurex.passes.rewrite import Maker, rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -56,7 +57,7 @@ def as_they_lie(graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axe
     for k, axes in orders.items():
         own = graph.params[k]
         params[k] = param(Aval(tuple(own.shape[axis] for axis in axes), own.dtype), own.attrs["name"])
-        given[k] = apply("transpose", params[k], axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+        given[k] = apply("transpose", params[k], axes=undone(axes))
     made = graph.inline(given)
     for k, axes in outs.items():
         made[k] = apply("transpose", made[k], axes=axes)
@@ -97,8 +98,7 @@ def _reduced(node: Node, whole: Node, axes: Axes) -> Node:
     if node.attrs["keepdims"]:
         return apply("transpose", found, axes=axes)
     left = [axis for k, axis in enumerate(axes) if k not in gone]
-    order = tuple(sorted(left).index(axis) for axis in left)
-    return found if order == tuple(range(len(order))) else apply("transpose", found, axes=order)
+    return _exchanged(found, tuple(sorted(left).index(axis) for axis in left))
 
 
 def _turned_round(source: Node, axes: Axes) -> Node:
@@ -147,9 +147,12 @@ def _viewed(source: Node, view: Node) -> Node:
     """The same view of another array, of which two exchanges of axes are one."""
     if view.op != "transpose" or source.op != "transpose":
         return apply(view.op, source, **view.attrs)
-    axes = tuple(source.attrs["axes"][axis] for axis in view.attrs["axes"])
-    whole = source.inputs[0]
-    return whole if axes == tuple(range(len(axes))) else apply("transpose", whole, axes=axes)
+    return _exchanged(source.inputs[0], tuple(source.attrs["axes"][axis] for axis in view.attrs["axes"]))
+
+
+def _exchanged(value: Node, axes: Axes) -> Node:
+    """A value with its axes in this order."""
+    return value if axes == tuple(range(len(axes))) else apply("transpose", value, axes=axes)
 
 
 def _turned(graph: Graph) -> dict[Node, Axes]:
@@ -224,15 +227,13 @@ def _before_transpose(value: Node, axes: Axes) -> Node:
     """What the axes are exchanged of. Where that undid another exchange, the value is no transpose any more."""
     if value.op == "transpose" and value.attrs["axes"] == axes:
         return value.inputs[0]
-    return apply("transpose", value, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return apply("transpose", value, axes=undone(axes))
 
 
 def _view(node: Node, before: Axes, straight: Mapping[Node, Node]) -> Maker:
     """A transpose of a transposed value."""
 
     def make(new: Mapping[Node, Node]) -> Node:
-        axes = tuple(before[axis] for axis in node.attrs["axes"])
-        value = straight[node.inputs[0]]
-        return value if axes == tuple(range(len(axes))) else apply("transpose", value, axes=axes)
+        return _exchanged(straight[node.inputs[0]], tuple(before[axis] for axis in node.attrs["axes"]))
 
     return make

@@ -25,12 +25,12 @@ def copy_turned(graph: Graph) -> Graph:
 
 
 def _copied(node: Node, view: Node) -> Node:
-    """A node whose value is that of a large view of one array, as such a region; itself for other views."""
+    """A node whose value is that of a large view of one array, as the region whose result is its operand, or the
+    columns of that; itself for other views."""
     if not isinstance(node.aval, Aval) or not node.is_static or node.size < ALONE_ELEMENTS:
         return node
     if len(view.inputs) != 1 or not is_generated(node.dtype):
         return node
-    """The region whose result is its operand, or the columns of that."""
     if turned_along(view) is not None or step_of(view) not in (None, 1):
         same = param(node.aval, "a0")
         return region_of([same], [same], [view])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from futurex.ops.strides import lies_in_rows
+from futurex.ops.strides import lies_in_rows, undone
 from futurex.ops.views import Chain, around, view
 from futurex.passes.assemble import product_of
 from futurex.passes.fuse import ALONE_ELEMENTS
@@ -103,6 +103,6 @@ def _turns(value: Node) -> Chain:
     chain: list[tuple[str, tuple[int, ...]]] = []
     while value.op == "transpose":
         axes = value.attrs["axes"]
-        chain.append(("transpose", tuple(sorted(range(len(axes)), key=axes.__getitem__))))
+        chain.append(("transpose", undone(axes)))
         value = value.inputs[0]
     return tuple(chain)

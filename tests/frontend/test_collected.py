@@ -5,6 +5,7 @@ import ast
 
 import numpy as np
 import pytest
+from compare import same, settled
 
 import futurex as fx
 from futurex.frontend.rewrite import collecting
@@ -242,21 +243,6 @@ OTHERS = [
     rows_of_a_matrix, read_meanwhile, now_and_then, left_early, of_two_types, another_name,
     a_function_that_looks, no_numbers, pairs, two_loops,
 ]  # fmt: skip
-
-
-def settled(value):
-    return value.result() if isinstance(value, fx.Array) else value
-
-
-def same(found, expected):
-    if isinstance(expected, tuple | list):
-        return type(found) is type(expected) and all(same(*each) for each in zip(found, expected, strict=True))
-    found = settled(found)
-    if isinstance(expected, str | int) and not isinstance(expected, np.generic):
-        return found == expected and type(found) is type(expected)
-    assert type(found) is type(expected)
-    np.testing.assert_allclose(found, expected, rtol=1e-14, strict=isinstance(expected, np.ndarray))
-    return True
 
 
 @pytest.mark.parametrize("f", [*WHOLE, *OTHERS], ids=lambda f: f.__name__)

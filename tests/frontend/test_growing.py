@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compare import same, settled
 
 import futurex as fx
 
@@ -300,20 +301,6 @@ OTHERS = [
     written_entry, written_start, start_written_behind, name_written_behind, the_same_again, beyond_the_start,
     place_by_data, binomials, names_of_two_kinds, mixed, objects,
 ]  # fmt: skip
-
-
-def settled(value):
-    if isinstance(value, tuple | list):
-        return type(value)(map(settled, value))
-    return value.result() if isinstance(value, fx.Array) else value
-
-
-def same(found, expected):
-    if isinstance(expected, tuple | list):
-        return type(found) is type(expected) and all(same(*each) for each in zip(found, expected, strict=True))
-    assert type(found) is type(expected)
-    np.testing.assert_allclose(found, expected, rtol=1e-13, strict=isinstance(expected, np.ndarray))
-    return True
 
 
 @pytest.mark.parametrize("f", [*WHOLE, *OTHERS], ids=lambda f: f.__name__)

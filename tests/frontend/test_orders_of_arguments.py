@@ -223,6 +223,26 @@ def test_what_may_fail_writes_when_it_has_succeeded():
         assert mine[0, 0] == 5.0
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_finds_what_numpy_leaves():
+    def f(x, h):
+        product = h @ h
+        x += 1
+        return product
+
+    x, h = np.zeros((300, 80)), np.full((150, 150), 300.0, np.float16)
+    staged = fx.futurize(f)
+    staged(x.copy(), np.ones_like(h))
+    assert staged.trace(x, h).lying.written
+    for function in (f, staged):
+        mine = x.copy()
+        with pytest.raises(RuntimeWarning, match="overflow"):
+            np.asarray(function(mine, h))
+        np.testing.assert_array_equal(mine, x)
+    equal(staged(x, np.ones_like(h)), np.ones_like(h) @ np.ones_like(h))
+    assert x[0, 0] == 1.0
+
+
 def test_arguments_that_may_not_be_written_or_share_memory_are_as_with_numpy():
     staged, x = fx.futurize(first_row), np.ones((300, 80))
     staged(x.copy())
