@@ -251,3 +251,4 @@ def test_norms_are_flat_at_zero(norm):
 def test_a_root_of_anything_else_is_steep_at_zero():
     assert np.isinf(np.asarray(fx.grad(lambda x: np.sqrt(x))(0.0)))
     assert np.isinf(np.asarray(fx.grad(lambda x: np.sqrt(x + x))(0.0)))
+    assert np.isinf(np.asarray(fx.grad(lambda x: np.sqrt(x**1))(0.0)))

@@ -385,3 +385,26 @@ def test_arrays_in_a_list_that_a_caller_gets_are_rows_where_nobody_else_has_them
     assert np.shares_memory(path[-1], h)
     path, other = settled(fx.futurize(twice)(x))
     assert all(np.shares_memory(*each) for each in zip(path[1:], other, strict=True))
+
+
+@pytest.mark.parametrize("wrong", [None, (5, 9), (7, -20), (20, 19), (20, 20)])
+def test_positions_that_data_tell_are_looked_at(wrong, monkeypatch):
+    def picks(x, at):
+        xs = [x[0]]
+        for i in range(1, 30):
+            xs.append(xs[at[i]] * 0.5 + x[i])
+        return xs[-1]
+
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    g, at, x = fx.futurize(picks), np.arange(30) // 2, np.random.default_rng(0).random(30)
+    at[2:] = (np.arange(2, 30) - 1) // 2
+    at[1] = 0
+    assert same(g(x, at), picks(x, at))
+    if wrong is not None:
+        at[wrong[0]] = wrong[1]
+    if wrong in (None, (20, 19)):
+        assert same(g(x, at), picks(x, at))
+        return
+    for function in (picks, g):
+        with pytest.raises(IndexError, match="list index out of range"):
+            np.asarray(function(x, at))

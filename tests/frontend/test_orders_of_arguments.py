@@ -6,6 +6,7 @@ import pytest
 import futurex as fx
 
 SHAPES = {
+    "square": ((150, 150), (1, 0)),
     "Fortran": ((300, 80), (1, 0)), "reversed": ((8, 30, 5, 40), (3, 2, 1, 0)), "one axis": ((20, 30, 64), (0, 2, 1)),
 }  # fmt: skip
 CASES = {
@@ -19,6 +20,13 @@ CASES = {
     "copies": lambda x: (x.copy(), np.ascontiguousarray(x), np.asfortranarray(x), x + x.T.T),
     "loop": lambda x: sum(x[k] * k for k in range(4)),
 }
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["waits", "meanwhile"])
+def waits(request, monkeypatch):
+    """Do calls wait for their plan? Otherwise the first ones go as plain NumPy."""
+    if request.param:
+        monkeypatch.setenv("FUTUREX_COMPILE", "wait")
 
 
 def lying(name, seed=0, dtype=float):
@@ -57,14 +65,16 @@ def test_elementwise_results_lie_as_numpys(name):
     assert [each.node.op for each in plan.instructions] == ["fused"]
 
 
+@pytest.mark.parametrize("name", ["Fortran", "square"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "var", "max"])
 @pytest.mark.parametrize("axis", [0, -1, None])
-def test_reductions_go_in_the_order_of_memory(reduction, axis):
+def test_reductions_go_in_the_order_of_memory(reduction, axis, name):
     """Their bits are NumPy's, whose order of summation follows the layout."""
-    staged, x = fx.futurize(lambda x: getattr(x * 3 - 1, reduction)(axis=axis)), lying("Fortran")
+    staged, x = fx.futurize(lambda x: getattr(x * 3 - 1, reduction)(axis=axis)), lying(name)
     for _ in range(3):
         np.testing.assert_array_equal(np.asarray(staged(x)), getattr(x * 3 - 1, reduction)(axis=axis))
-    assert not any(each.node.op == "transpose" for each in staged.trace(x).plan.instructions)
+    graph = staged.trace(x).plan.graph
+    assert not any(node.op == "transpose" and node.size == x.size for node in graph.nodes)
 
 
 def test_those_from_outside_too():
@@ -227,8 +237,8 @@ def test_what_may_fail_writes_when_it_has_succeeded():
 def test_a_warning_that_is_an_error_finds_what_numpy_leaves():
     def f(x, h):
         product = h @ h
-        x += 1
-        return product
+        x[0] = 1.0
+        return x[:2].copy(), product
 
     x, h = np.zeros((300, 80)), np.full((150, 150), 300.0, np.float16)
     staged = fx.futurize(f)
@@ -239,7 +249,7 @@ def test_a_warning_that_is_an_error_finds_what_numpy_leaves():
         with pytest.raises(RuntimeWarning, match="overflow"):
             np.asarray(function(mine, h))
         np.testing.assert_array_equal(mine, x)
-    equal(staged(x, np.ones_like(h)), np.ones_like(h) @ np.ones_like(h))
+    equal(staged(x, np.ones_like(h))[1], np.ones_like(h) @ np.ones_like(h))
     assert x[0, 0] == 1.0
 
 
