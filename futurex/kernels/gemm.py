@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.matrices import BoundProduct, Lie, Lies, ProductKernel, Turned, lie, stand_in
-from futurex.kernels.numba_ import nearest, panels, products
+from futurex.kernels.numba_ import matrix_unit, nearest, panels, products, unit_parts
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.panels import NUMBERS, Form, Steps
 from futurex.kernels.numba_.team import Share
@@ -91,7 +91,8 @@ class GemmBackend:
         turned = lies[0].turned, lies[1].turned
         if not panels.reads(sizes[1], turned[0]):
             return None
-        if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
+        unit = matrix_unit.is_used() and unit_parts.pays(sizes, turned)
+        if not (unit or (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned))):
             return None
         product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
@@ -166,11 +167,12 @@ class Product(ProductKernel):
         """Is a stack of first operands taken for one matrix?"""
         self.shared = len(other) == 2
         self.bias = len(node.inputs) > 2
+        self.unit = matrix_unit.is_used()
         super().__init__(node, likely, threads if openmp() is not None and math.prod(sizes) >= PARALLEL_PRODUCT else 1)
 
     def form(self, turned: Turned) -> tuple[Form, int]:
         """The form for operands that lie so, and how many panels it has."""
-        return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared)
+        return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared, unit=self.unit)
 
     def text(self, turned: Turned) -> str:
         return products.text_of(self.form(turned)[0], openmp() is not None)
@@ -182,7 +184,8 @@ class Product(ProductKernel):
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
-        return panels.share_of(self.sizes, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
+        unit = self.form(self.likely)[0].unit
+        return panels.share_of(self.sizes, unit, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
 
     def lies(self, arrays: Sequence[Any]) -> Lies | None:
         """How the result and the operands lie; None where the code cannot read one of them."""

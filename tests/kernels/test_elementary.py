@@ -263,7 +263,7 @@ def test_arguments_beyond_the_bound_are_numpys(name):
 @pytest.mark.filterwarnings("ignore")
 def test_error_bound_on_a_processor_with_shorter_vectors(monkeypatch, tmp_path):
     """The same text, compiled for AVX2."""
-    if "+fma" not in compiler._features() or not llvm.get_host_cpu_features().get("avx2"):
+    if "+fma" not in compiler.features() or not llvm.get_host_cpu_features().get("avx2"):
         pytest.skip("the processor has no AVX2")
     target = compiler._target()
     monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))

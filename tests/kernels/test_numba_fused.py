@@ -385,7 +385,7 @@ def test_what_registers_do_not_hold_lies_in_whole_lines():
     text = BACKEND.claim(apply("fused", param(x.aval), graph=graph), 1).call.text
     machine, module = compiler.optimised(text)
     code = machine.emit_assembly(module)
-    assert "%zmm" in code or "+avx512vbmi2," not in compiler._features(), "vectors are half as wide as they could be"
+    assert "%zmm" in code or "+avx512vbmi2," not in compiler.features(), "vectors are half as wide as they could be"
     found = re.findall(r"^.*?(-?\d*)\(%rsp\).*%([yz])mm|%([yz])mm\d+, (-?\d*)\(%rsp\)", code, re.MULTILINE)
     assert found or "%zmm" not in code
     assert all(int(first or last or 0) % (64 if "z" in (one, other) else 32) == 0 for first, one, other, last in found)

@@ -159,15 +159,23 @@ def loop_note(first: int, *words: str) -> tuple[str, list[str]]:
     return f", !llvm.loop !{first}", [f"!{first} = distinct !{{{ids}}}", *named]
 
 
-def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, declarations: Sequence[str] = ()) -> str:
-    """A module with the kernel :data:`ENTRY`, whose body ``code`` runs from ``%low`` to ``%high`` for ``%ticket``.
+def module(
+    parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, declarations: Sequence[str] = (),
+    before: Code | None = None,
+) -> str:  # fmt: skip
+    """A module with the kernel :data:`ENTRY`, whose body ``code`` runs from ``%low`` to ``%high`` for ``%ticket``;
+    ``before``: another body, which runs before it and returns the round from which on it is to run.
 
     The block holds the parameters in slots of eight bytes; the first one is the extent that threads share.
     """
     lines = list(declarations)
     shown = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} %{name}" for kind, name in parameters)
     lines.append(f"define internal void @part(i64 %low, i64 %high, i64 %ticket, {shown}) noinline {{")
-    lines += [*code.lines, "  ret void", "}", f"{ENTRY} {{", "entry:"]
+    lines += [*code.lines, "  ret void", "}"]
+    if before is not None:
+        lines.append(f"define internal i64 @before(i64 %low, i64 %high, i64 %ticket, {shown}) noinline {{")
+        lines += [*before.lines, "}"]
+    lines += [f"{ENTRY} {{", "entry:"]
     for slot, (kind, name) in enumerate(parameters):
         lines.append(f"  %{name}.at = getelementptr i64, ptr %block, i64 {slot}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}.at, align 8")
@@ -176,6 +184,9 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
         lines += share(extent)
         low, high = "%low", "%high"
     passed = ", ".join(f"{kind} %{name}" for kind, name in parameters)
+    if before is not None:
+        lines.append(f"  %begun = call i64 @before(i64 {low}, i64 {high}, i64 %t, {passed})")
+        low = "%begun"
     lines += [f"  call void @part(i64 {low}, i64 {high}, i64 %t, {passed})", "  ret void", "}", *code.notes]
     return "\n".join(lines) + "\n"
 

@@ -149,7 +149,7 @@ def _target() -> Any:
 
 
 @functools.cache
-def _features() -> str:
+def features() -> str:
     """Those of the processor. LLVM keeps to half vectors on Intel's, for the clocks of the first that had whole ones;
     those that came after (from Ice Lake on, which VBMI2 tells) hardly slow down, and do twice the work a cycle."""
     features: str = llvm().get_host_cpu_features().flatten()
@@ -158,12 +158,12 @@ def _features() -> str:
 
 def has_fma() -> bool:
     """Does the processor round a product and a sum together? Formulas of functions rely on it."""
-    return platform.machine() in ("aarch64", "arm64") or "+fma," in f"{_features()},"
+    return platform.machine() in ("aarch64", "arm64") or "+fma," in f"{features()},"
 
 
 def has_scale() -> bool:
     """Has the processor AVX-512: one instruction multiplies by powers of two, and the others of :mod:`.lanes`?"""
-    return "+avx512f," in f"{_features()},"
+    return "+avx512f," in f"{features()},"
 
 
 def is_amd() -> bool:
@@ -173,16 +173,16 @@ def is_amd() -> bool:
 
 def has_half() -> bool:
     """Does the processor convert half precision? LLVM would call functions for it that need not be there."""
-    return platform.machine() in ("aarch64", "arm64") or "+f16c," in f"{_features()},"
+    return platform.machine() in ("aarch64", "arm64") or "+f16c," in f"{features()},"
 
 
 @functools.cache
 def _machine_name() -> str:
-    return f"{llvm().get_host_cpu_name()} {_features()} {llvm().llvm_version_info}"
+    return f"{llvm().get_host_cpu_name()} {features()} {llvm().llvm_version_info}"
 
 
 def _machine() -> Any:
-    return _target().create_target_machine(cpu=llvm().get_host_cpu_name(), features=_features(), opt=3, jit=True)
+    return _target().create_target_machine(cpu=llvm().get_host_cpu_name(), features=features(), opt=3, jit=True)
 
 
 def _compile(text: str) -> bytes:

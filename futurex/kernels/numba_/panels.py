@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_ import nearest, unit_parts
 from futurex.kernels.numba_.compiler import has_fma, has_scale
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 from futurex.kernels.numba_.vectors import LANES
@@ -100,7 +100,8 @@ class Form:
     ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
     vector is added to each row; ``shared``: all products of the batch have one second operand, and so few rows that
     its panels are packed once for all of them; ``x_long``: the first operand is turned, and its lines are asked for;
-    ``deepest``: inner elements that are packed at once, at most.
+    ``deepest``: inner elements that are packed at once, at most; ``unit``: it is made in the matrix unit,
+    but for what would not be exact there.
     """
 
     whole: Panel
@@ -112,14 +113,16 @@ class Form:
     shared: bool
     x_long: bool
     deepest: int
+    unit: bool = False
 
 
 def form_of(
     sizes: tuple[int, int, int, int], turned: tuple[bool, bool], *, bias: bool, shared: bool,
-    narrow: bool | None = None,
+    narrow: bool | None = None, unit: bool = False, once: bool = False,
 ) -> tuple[Form, int]:  # fmt: skip
     """The form of a product of these sizes (batch, rows, inner size and columns), and how many panels it has;
-    ``shared``: of a stack and one matrix; ``narrow``: with narrow tiles, as this processor's registers say if None.
+    ``shared``: of a stack and one matrix; ``narrow``: with narrow tiles, as this processor's registers say if None;
+    ``unit``: in the matrix unit, if that pays; ``once``: sums are to be made in one part.
 
     >>> form_of((64, 32, 256, 1024), (False, False), bias=False, shared=True, narrow=False)[1]
     16
@@ -127,11 +130,13 @@ def form_of(
     batch, rows, inner, columns = sizes
     narrow = is_narrow() if narrow is None else narrow
     widest, most = _extent(inner, turned[0]) if narrow else (WIDEST, DEEPEST)
+    unit = unit and not narrow and unit_parts.pays(sizes, turned)
+    most = unit_parts.depth(rows) if unit and not once else most
     whole, end, count = panels_of(rows, inner, columns, narrow, widest)
     deep = inner > most
     packed_once = shared and batch > 1 and rows < TALL and not deep
     x_long = turned[0] and inner > LONG_TURNED and nearest.small() and not narrow
-    return Form(whole, end, *turned, deep, bias, packed_once, x_long, most), count
+    return Form(whole, end, *turned, deep, bias, packed_once, x_long, most, unit and not packed_once), count
 
 
 def _extent(inner: int, x_turned: bool) -> tuple[int, int]:
@@ -181,9 +186,9 @@ def numbers(
     """What the code of a form is given for ``threads`` threads and matrices that lie so; ``together``: as many are in
     one stack of a stack of stacks (0: all)."""
     batch, rows, inner, _ = sizes
-    height = rows
+    height = unit_parts.height(sizes, (form.x_turned, form.y_turned), form.deepest, threads) if form.unit else rows
     # each thread takes as many tasks, one after the other
-    if threads > 1 and batch * count < _TASKS * threads:
+    if not form.unit and threads > 1 and batch * count < _TASKS * threads:
         unit = math.lcm(form.whole.rows, form.end.rows if form.end is not None else 1)
         parts = threads // math.gcd(batch * count, threads)
         enough = 1 if form.deep else -(-_TASKS * threads // (batch * count * parts))
@@ -199,9 +204,11 @@ def numbers(
     )  # fmt: skip
 
 
-def share_of(sizes: tuple[int, int, int, int], tasks: int, threads: int) -> Share:
-    """How the tasks of a product are shared: in several parts for each thread, because one may come late."""
-    return Share(threads, min(tasks, _TASKS * threads), math.prod(sizes) < BRIEF_PRODUCT)
+def share_of(sizes: tuple[int, int, int, int], unit: bool, tasks: int, threads: int) -> Share:
+    """How the tasks of a product are shared: in several parts for each thread, because one may come late; but in few
+    where each packs its rows for the matrix unit."""
+    each = unit_parts.TICKETS if unit else _TASKS
+    return Share(threads, min(tasks, each * threads), math.prod(sizes) < BRIEF_PRODUCT)
 
 
 def _height(rows: int, inner: int, most: int) -> tuple[int, bool]:

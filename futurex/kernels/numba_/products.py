@@ -19,10 +19,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from futurex.kernels.numba_ import thirds, unit_parts
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
+from futurex.kernels.numba_.matrix_unit import SHAPES
 from futurex.kernels.numba_.panels import HALF, Form, Panel
 from futurex.kernels.numba_.squares import turned
-from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread
+from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread, up_to
 
 _STACKED = 8
 """Narrow tiles of a turned first operand whose rows are packed at once, each for itself: the lines in which they lie
@@ -77,7 +79,7 @@ class Writer:
         else:
             with code.loop("%low", "%high") as (task, _):
                 place = code.do(f"sdiv i64 {task}, %panels")
-                first, last = self._rows(place)
+                first, last = self.chunk(place)
                 number = code.do(f"srem i64 {task}, %panels")
                 self._look_ahead(task, place, first)
                 self._panels(number, lambda panel: self._panel(panel, first, last))
@@ -90,13 +92,17 @@ class Writer:
             f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
-        return module([*(("i64", name) for name in _NAMES), *self.arrays()], code, self.threaded, declarations)
+        before = None
+        if form.unit:
+            before = thirds.Writer(self).written()
+            declarations += [*thirds.DECLARATIONS, SHAPES]
+        return module([*(("i64", name) for name in _NAMES), *self.arrays()], code, self.threaded, declarations, before)
 
     def arrays(self) -> list[tuple[str, str]]:
         """Type and name of what comes behind the numbers in the block."""
         return [("ptr", name) for name in ("out", "x", "y", *(("bias",) if self.form.bias else ()))]
 
-    def _rows(self, place: str) -> tuple[str, str]:
+    def chunk(self, place: str) -> tuple[str, str]:
         """The first row and the one behind the last, for a number that counts batches and chunks of rows."""
         code = self.code
         chunk = code.do(f"srem i64 {place}, %chunks")
@@ -156,7 +162,7 @@ class Writer:
         places = code.do("sdiv i64 %tasks, %panels")
         with code.loop("%low", "%high") as (task, _):
             place = code.do(f"srem i64 {task}, {places}")
-            first, last = self._rows(place)
+            first, last = self.chunk(place)
             begins = code.do(f"or i1 {code.do(f'icmp eq i64 {place}, 0')}, {code.do(f'icmp eq i64 {task}, %low')}")
             fresh = code.do(f"zext i1 {begins} to i64")
 
@@ -206,13 +212,13 @@ class Writer:
         code, side = self.code, HALF if self.narrow else LANES
         most = str((panel.vectors - 1) * LANES + panel.last - 1)
         with code.loop("0", count, str(side)) as (k, _), code.loop("0", str(panel.width), str(LANES)) as (first, _):
-            mask = _up_to(code, code.do(f"sub i64 {count}, {k}"), side)
+            mask = up_to(code, code.do(f"sub i64 {count}, {k}"), side)
             targets = [self._packed(panel, code.add(k, str(j)), first) for j in range(side)]
             for part in range(0, LANES, side):
                 square = []
                 for n in range(part, part + side):
                     row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
-                    square.append(self._load(code.at("float", self.y, code.add(row, begin, k)), mask, side))
+                    square.append(self.load(code.at("float", self.y, code.add(row, begin, k)), mask, side))
                 for target, value in zip(targets, turned(code.do, square), strict=True):
                     place = code.at("float", target, str(part))
                     code.run(f"store <{side} x float> {value}, ptr {place}, align {4 * side}")
@@ -230,7 +236,7 @@ class Writer:
             row = code.multiply(k, str(panel.width))
         return code.at("float", self.buffer, code.add(row, column))
 
-    def _load(self, pointer: str, mask: str | None, lanes: int = LANES) -> str:
+    def load(self, pointer: str, mask: str | None, lanes: int = LANES) -> str:
         vector = f"<{lanes} x float>"
         if mask is None:
             return self.code.do(f"load {vector}, ptr {pointer}, align 4")
@@ -297,7 +303,7 @@ class Writer:
         with code.loop("0", count) as (k, _):
             line, target = code.multiply(k, "%x_row"), code.at("float", self.x_buffer, code.multiply(k, str(HALF)))
             for n, place in enumerate(places):
-                values = self._load(code.at("float", place, line), None, HALF)
+                values = self.load(code.at("float", place, line), None, HALF)
                 to = code.at("float", target, str(n * self.stacked))
                 code.run(f"store <{HALF} x float> {values}, ptr {to}, align 32")
 
@@ -354,6 +360,27 @@ class Writer:
         for value, target in zip(values, targets, strict=True):
             self._store(value, *target)
 
+    def deliver_thirds(self, tile: str, place: str, column: str, height: str, width: str, begin: str) -> None:
+        """Write a tile that lies in memory: so many rows and columns of it."""
+        code = self.code
+        masks = [up_to(code, code.add(width, str(-v * LANES))) for v in range(2)]
+        first = code.do(f"icmp eq i64 {begin}, 0")
+        with code.loop("0", height) as (row, _):
+            source = code.at("float", tile, code.multiply(row, str(unit_parts.SIDE)))
+            target = code.at("float", "%out", code.add(place, code.multiply(row, "%out_row")))
+            for v, mask in enumerate(masks):
+                offset = str(v * LANES)
+                value = code.do(f"load {VECTOR}, ptr {code.at('float', source, offset)}, align 64")
+                to = code.at("float", target, offset)
+                start = "zeroinitializer"
+                if self.form.bias:
+                    start = self.load(code.at("float", "%bias", code.add(column, offset)), mask)
+                if self.form.deep:
+                    start = code.do(f"select i1 {first}, {VECTOR} {start}, {VECTOR} {self.load(to, mask)}")
+                if self.form.bias or self.form.deep:
+                    value = code.do(f"fadd {VECTOR} {start}, {value}")
+                self._store(value, to, mask)
+
     def _share(
         self, panel: Panel, height: int, row: str, first: str, last: str, begin: str, count: str
     ) -> _Share | None:
@@ -409,7 +436,7 @@ class Writer:
     def _added(self, begin: str, value: str, target: tuple[str, str | None]) -> str:
         """A value with the sum of the packings before it, which lies in the result."""
         code = self.code
-        before = self._load(*target)
+        before = self.load(*target)
         old = code.do(f"select i1 {code.do(f'icmp eq i64 {begin}, 0')}, {VECTOR} zeroinitializer, {VECTOR} {before}")
         return code.do(f"fadd {VECTOR} {old}, {value}")
 
@@ -471,7 +498,7 @@ class Writer:
         later = code.at("float", row, self.ahead)
         for v, (mask, place) in enumerate(zip(_masks(panel), places, strict=True)):
             self._fetch(code.at("float", later, str(v * LANES)), write=False)
-            values.append(self._load(code.at("float", row, str(v * LANES)), mask))
+            values.append(self.load(code.at("float", row, str(v * LANES)), mask))
             code.run(f"store {VECTOR} {values[-1]}, ptr {place}, align 64")
         return values
 
@@ -481,7 +508,7 @@ class Writer:
         if not self.form.bias:
             return ["zeroinitializer"] * panel.vectors
         bias = code.at("float", "%bias", self.column)
-        values = [self._load(code.at("float", bias, str(v * LANES)), mask) for v, mask in enumerate(_masks(panel))]
+        values = [self.load(code.at("float", bias, str(v * LANES)), mask) for v, mask in enumerate(_masks(panel))]
         if not self.form.deep:
             return values
         first = code.do(f"icmp eq i64 {begin}, 0")
@@ -492,13 +519,6 @@ def _masks(panel: Panel) -> list[str | None]:
     """For each vector of a row of a panel, which of its columns there are: None for all."""
     last = None if panel.last == LANES else f"<{', '.join(f'i1 {int(k < panel.last)}' for k in range(LANES))}>"
     return [None] * (panel.vectors - 1) + [last]
-
-
-def _up_to(code: Code, count: str, lanes: int = LANES) -> str:
-    """A mask of the first ``count`` lanes."""
-    numbers = f"<{lanes} x i64>"
-    every = code.spread(numbers, count)
-    return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(lanes))}>, {every}")
 
 
 @functools.lru_cache(maxsize=256)

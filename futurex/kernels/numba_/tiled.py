@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from futurex.kernels.numba_ import panels
-from futurex.kernels.numba_.emit import inner
+from futurex.kernels.numba_ import matrix_unit, panels, unit_parts
+from futurex.kernels.numba_.emit import Inner, inner
 from futurex.kernels.numba_.layout import Layout, collapse
 from futurex.kernels.numba_.panels import Form, Panel, Steps
 from futurex.kernels.numba_.products import Writer
@@ -42,7 +42,7 @@ def updating(node: Node, threads: int) -> Program:
         raise ValueError(f"{node.op}: the region is not a loop over the tiles of a product")
     inner_size, columns = g.shape
     sizes = 1, x.shape[1], inner_size, columns
-    form, count = panels.form_of(sizes, (True, False), bias=False, shared=False)
+    form, count = panels.form_of(sizes, (True, False), bias=False, shared=False, unit=matrix_unit.is_used(), once=True)
     if form.deep:
         raise ValueError(f"{node.op}: sums in several parts")
     if not panels.reads(x.shape[1], True):
@@ -53,7 +53,7 @@ def updating(node: Node, threads: int) -> Program:
         numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (), {},
         tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),
         lambda aliases: _Writer(form, openmp() is not None, region, layout, aliases).text(),
-        panels.share_of(sizes, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
+        panels.share_of(sizes, form.unit, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
     )  # fmt: skip
 
 
@@ -108,11 +108,22 @@ class _Writer(Writer):
             place = code.at("float", self.tile, str(row * width + vector * LANES))
             code.run(f"store {VECTOR} {value}, ptr {place}, align 64")
         columns = (panel.vectors - 1) * LANES + panel.last
-        given = {"%n0": count, "%n1": str(columns), "%a0": self.tile, "%t0.0": str(width)}
-        for name, dtype in self.matrices.items():
-            given[name] = code.at(memory_type(dtype), name, places[0])
+        self._update(self.names[panel], self.functions[panel], self.tile, width, places[0], count, str(columns))
+
+    def deliver_thirds(self, tile: str, place: str, column: str, height: str, width: str, begin: str) -> None:
+        """The same of a tile that lies in memory."""
+        panel = self.form.whole.tiles[0][0]
+        self._update(self.names[panel], self.functions[panel], tile, unit_parts.SIDE, place, height, width)
+
+    def _update(
+        self, name: str, function: Inner, tile: str, pitch: int, place: str, count: str, columns: str
+    ) -> None:
+        """Call the region's code: for ``count`` rows and some columns, from a place in the matrices on."""
+        code = self.code
+        given = {"%n0": count, "%n1": columns, "%a0": tile, "%t0.0": str(pitch)}
+        for matrix, dtype in self.matrices.items():
+            given[matrix] = code.at(memory_type(dtype), matrix, place)
         passed = ", ".join(
-            f"{kind} {given.get(name, '%out_row' if name.startswith('%t') else name)}"
-            for kind, name in self.functions[panel].given
+            f"{kind} {given.get(each, '%out_row' if each.startswith('%t') else each)}" for kind, each in function.given
         )
-        code.run(f"call void @{self.names[panel]}(i64 0, i64 {count}, {passed})")
+        code.run(f"call void @{name}(i64 0, i64 {count}, {passed})")

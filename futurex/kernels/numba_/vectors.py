@@ -71,6 +71,13 @@ def fetch(code: Code, pointer: str, second: bool = False) -> None:
     code.run(prefetch(pointer, second=second))
 
 
+def up_to(code: Code, count: str, lanes: int = LANES) -> str:
+    """A mask of the first ``count`` lanes."""
+    numbers = f"<{lanes} x i64>"
+    every = code.spread(numbers, count)
+    return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(lanes))}>, {every}")
+
+
 def total(code: Code, vector: str, kind: Kind = SINGLE) -> str:
     """The sum of a vector's elements, in any order."""
     reduced = f"@llvm.vector.reduce.fadd.{kind.name}({kind.element} 0.0, {kind.vector} {vector})"
