@@ -163,7 +163,7 @@ def test_results_that_lie_otherwise_are_turned_once_for_other_calls(monkeypatch)
     assert held.flags.f_contiguous
 
 
-# -- writes, which go into the argument itself when nothing can fail any more -------------------------------------------
+# -- writes, which go into the argument itself when nothing can fail any more ------------------------------------------
 
 
 def first_row(x):
