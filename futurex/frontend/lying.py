@@ -25,7 +25,7 @@ class Lying:
     """What of the inputs of a trace the plan knows otherwise than its tree.
 
     ``orders``: of those that are no arrays in C order, the axes by which they are. ``written``: outputs that a run
-    leaves in these inputs, since it cannot fail and nobody has to begin again from what they held.
+    leaves in these inputs, into which it writes when nothing can fail any more: nobody has to begin again then.
     """
 
     orders: dict[int, Axes] = field(default_factory=dict)
@@ -80,7 +80,9 @@ def _orders(variant: Variant, graph: Graph, leaves: Sequence[Any]) -> dict[int, 
 def _written(variant: Variant, graph: Graph) -> dict[int, int]:
     if not variant.written or variant.gives or variant.prints or variant.has_log or variant.generators:
         return {}
-    if any(key[0] is Array for key in variant.leaves) or graph.acts or any(map(may_raise, graph.nodes)):
+    if any(key[0] is Array for key in variant.leaves) or graph.acts:
+        return {}
+    if variant.limit is not None and any(map(may_raise, graph.nodes)):
         return {}
     found = {}
     for place, out in variant.written:

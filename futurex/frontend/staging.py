@@ -353,8 +353,8 @@ class Futurized(Standing, Generic[P, R]):
         before = printed_here()
         try:
             futures = self._started(variant, inputs)
-        except MemoryError:  # there is no room for what the plan needs at once
-            if self._strict or self._limit is not None or variant.gives or variant.wrote(inputs, leaves):
+        except MemoryError as full:  # there is no room for what the plan needs at once
+            if self._strict or self._limit is not None or variant.gives or variant.wrote(full, inputs, leaves):
                 raise
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         if variant.waits:
@@ -364,7 +364,7 @@ class Futurized(Standing, Generic[P, R]):
             if variant.has_log and error is not None and not variant.prints:
                 return self._observe(args, kwargs, inputs[-1])
             final = error is None or self._strict or (variant.prints and variant.has_log)
-            if not (final or variant.wrote(inputs, leaves)):
+            if not (final or variant.wrote(error, inputs, leaves)):
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
             if error is not None:

@@ -120,8 +120,9 @@ class Variant:
     def make(self) -> AnyPlan:
         """Make the plan, here and now."""
         assert self.graph is not None
-        graph, donate = self.lying.graph(self.graph), {**self.donated, **self.lying.written}
-        self._plan = compiled(graph, self.device, donate=donate, resident=not self.waits, limit=self.limit)
+        graph, written = self.lying.graph(self.graph), self.lying.written
+        how: dict[str, Any] = {"resident": not self.waits, "limit": self.limit, "intact": bool(written)}
+        self._plan = compiled(graph, self.device, donate={**self.donated, **written}, **how)
         return self._plan
 
     @functools.cached_property
@@ -182,8 +183,11 @@ class Variant:
         guards = [(guard.read, guard.value) for guard in self.guards]
         return unchanged([*guards, *((capture.read, capture.array) for capture in self.captures)], self.valid)
 
-    def wrote(self, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
-        """May a run that failed have written into the leaves of its call, from which it cannot be made again then?"""
+    def wrote(self, error: BaseException | None, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """May a run that failed have written into the leaves of its call, from which it cannot be made again then? Of
+        what may fail for what it is given, nothing does later; want of memory comes at any time."""
+        if not isinstance(error, MemoryError):
+            return False
         written = self.lying.written.values()
         return any(np.may_share_memory(inputs[k], leaves[self.inputs[k]]) for k in written)
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from futurex.passes.dead import may_raise
 from futurex.runtime.arenas import ALIGNMENT
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
 from futurex.runtime.units import bytes_text
+from futurex.tree.node import Node
 
 _SMALL, _SMALL_SHARE = 8192, 16
 """Bytes of values whose memory is used once, where all of them are this part of the largest value: what is saved is not
@@ -89,12 +91,16 @@ class Layout:
 class Planner:
     """Fills a :class:`Layout`: donation before the order is known, then in-place writes and offsets.
 
-    ``apart``: no decision makes an instruction wait for another one that it does not read from.
+    ``apart``: no decision makes an instruction wait for another one that it does not read from. ``intact``: nothing is
+    written into what was donated before all is done that may raise.
     """
 
-    def __init__(self, low: Lowering, donate: Mapping[int, int], *, apart: bool = False) -> None:
+    def __init__(
+        self, low: Lowering, donate: Mapping[int, int], *, apart: bool = False, intact: bool = False
+    ) -> None:
         self.low = low
         self.apart = apart
+        self._failing = _failing(low.drafts) if intact and donate else set[int]()
         self.donate = dict(donate)
         self.layout = Layout()
         self._content: dict[int, list[Slot]] = {}  # what lies in a root since it was last written in place
@@ -131,13 +137,45 @@ class Planner:
                 continue
             if any(self.low.slots[index].root == target.index for index in self.low.outs):
                 continue
-            readers = self._users(target.index) - {slot.writer}
-            if not self._reads_in_place(slot.writer, target, slot.index) or _reaches(slot.writer, readers, dependents):
+            before: Slot | None = slot
+            while before is not None and self._donated(before, target, dependents):
+                self.layout.donated[before.root] = param
+                before = self._overwritten(before, dependents)
+
+    def _donated(self, slot: Slot, target: Slot, dependents: list[set[int]]) -> bool:
+        """May it be written straight into a parameter? Who else reads that runs before, and what may raise, if it
+        must."""
+        writer = slot.writer
+        assert writer is not None
+        if writer in self._failing and not _raises_first(self.low.drafts[writer], target):
+            return False
+        readers = (self._users(target.index) | self._failing) - {writer}
+        if not self._reads_in_place(writer, target, slot.index) or _reaches(writer, readers, dependents):
+            return False
+        self._wait(writer, readers, dependents)
+        return True
+
+    def _wait(self, writer: int, readers: set[int], dependents: list[set[int]]) -> None:
+        for reader in readers:
+            self.low.drafts[writer].after.add(reader)
+            dependents[reader].add(writer)
+
+    def _overwritten(self, slot: Slot, dependents: list[set[int]]) -> Slot | None:
+        """What the writer of a slot may write over, where nobody else reads it later: it goes where that goes."""
+        writer = slot.writer
+        assert writer is not None
+        draft, returned = self.low.drafts[writer], {self.low.slots[index].root for index in self.low.outs}
+        for place in () if draft.paired else draft.kernel.inplace:
+            found = self.low.slots[draft.ins[place + len(draft.ins) - len(draft.node.inputs)]]
+            if found.kind is not Kind.BUFFER or found.root != found.index or found.writer is None:
                 continue
-            for reader in readers:
-                self.low.drafts[slot.writer].after.add(reader)
-                dependents[reader].add(slot.writer)
-            self.layout.donated[slot.root] = param
+            if found.aval != slot.aval or found.root in returned or found.root in self.layout.donated:
+                continue
+            readers = self._users(found.root) - {found.writer, writer}
+            if self._reads_in_place(writer, found, slot.index) and not _reaches(writer, readers, dependents):
+                self._wait(writer, readers, dependents)
+                return found
+        return None
 
     def place(self, order: Sequence[int]) -> Layout:
         """In-place writes, fresh outputs and arena offsets for instructions that run in ``order``."""
@@ -341,6 +379,31 @@ def _tightest(starts: Any, stops: Any, size: int) -> int:
     room = starts - gaps_from
     fits = np.flatnonzero(room >= size)
     return int(gaps_from[fits[np.argmin(room[fits])]]) if len(fits) else int(reached[-1])
+
+
+def _failing(drafts: Sequence[Draft]) -> set[int]:
+    """The instructions that may raise, of those that look at the same places of equal shapes the first."""
+    found: dict[Any, int] = {}
+    for index, draft in enumerate(drafts):
+        if may_raise(draft.node):
+            found.setdefault(_looked_at(draft.node) or index, index)
+    return set(found.values())
+
+
+def _looked_at(node: Node) -> Any:
+    """Which places it may find outside of an array of which shape; None where it may raise for another reason."""
+    if node.op not in ("load", "store", "gather", "scatter") or not node.is_static:
+        return None
+    places = node.inputs[2 if node.op in ("store", "scatter") else 1 :]
+    return node.attrs.get("chain"), node.attrs.get("pattern"), places, node.inputs[0].shape
+
+
+def _raises_first(draft: Draft, target: Slot) -> bool:
+    """Does it look at all indices before it writes anything? It copies first what it is to write into, if that lies
+    elsewhere."""
+    base = draft.ins[len(draft.ins) - len(draft.node.inputs)]
+    writes = draft.node.op in ("store", "scatter", "masked_store") and draft.kernel.backend in ("numpy", "numba")
+    return writes and base == target.index
 
 
 def _dependents(drafts: Sequence[Draft]) -> list[set[int]]:

@@ -47,11 +47,12 @@ def fetched(value: Any) -> Any:
 
 
 def compiled(
-    graph: Graph, device: str, *, donate: Mapping[int, int], resident: bool, limit: int | None = None
-) -> AnyPlan:
+    graph: Graph, device: str, *, donate: Mapping[int, int], resident: bool, limit: int | None = None,
+    intact: bool = False,
+) -> AnyPlan:  # fmt: skip
     """A plan of the graph for a device.
 
-    ``donate`` is :func:`futurex.runtime.plan.compile_plan`'s.
+    ``donate`` is :func:`futurex.runtime.plan.compile_plan`'s, and so is ``intact``, which a ``limit`` forgoes.
     ``resident``: results of a GPU stay there until they are looked at. ``limit``: the bytes that a run may take on the
     host. Raises MissingExtra where there is no GPU, MemoryError where the limit is too low.
     """
@@ -60,7 +61,8 @@ def compiled(
 
         return within(graph, limit, threads=config.threads(), donate=donate, background=config.background())
     if device == "cpu":
-        return compile_plan(graph, threads=config.threads(), donate=donate, background=config.background())
+        threads, background = config.threads(), config.background()
+        return compile_plan(graph, threads=threads, donate=donate, background=background, intact=intact)
     from futurex.runtime.device import DevicePlan
 
     return DevicePlan(graph, donate=donate, resident=resident)

@@ -67,6 +67,7 @@ def compile_plan(
     background: bool = False,
     apart: bool = False,
     frugal: bool = False,
+    intact: bool = False,
 ) -> Plan:
     """Compile a graph for this machine.
 
@@ -75,7 +76,8 @@ def compile_plan(
     ``graph`` already. ``background``: kernels whose code is not on disk are compiled behind the first runs, which NumPy
     computes; without it the plan is complete when this returns. ``apart``: no memory is used twice, so that independent
     instructions can run beside each other. ``frugal``: no run takes another form, which needs more memory than
-    predicted. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
+    predicted. ``intact``: where an instruction raises, donated arguments are as they were. Raises TypeError for a graph
+    that is not closed, ValueError for a donation that does not fit.
 
     >>> import numpy as np
     >>> from futurex.tree import Aval, Graph, param
@@ -101,7 +103,7 @@ def compile_plan(
     def for_tasks() -> Plan:
         return compile_plan(graph, backends=backends, optimised=True, background=background, apart=True)
 
-    planner = Planner(low, donate or {}, apart=apart)
+    planner = Planner(low, donate or {}, apart=apart, intact=intact)
     planner.place_donated()
     order = _order(low)
     layout = planner.place(order)

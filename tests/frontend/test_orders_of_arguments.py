@@ -1,5 +1,7 @@
 """Large arguments that lie in another order than C are read, and written, as they lie."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -161,7 +163,7 @@ def test_results_that_lie_otherwise_are_turned_once_for_other_calls(monkeypatch)
     assert held.flags.f_contiguous
 
 
-# -- writes, which go into the argument itself where nothing can fail --------------------------------------------------
+# -- writes, which go into the argument itself when nothing can fail any more ------------------------------------------
 
 
 def first_row(x):
@@ -225,12 +227,121 @@ def test_what_may_fail_writes_when_it_has_succeeded():
     x = np.ones((300, 80))
     staged = fx.futurize(lambda x, k: f(x, k).sum())
     staged(x.copy(), np.int64(1))
-    assert not staged.trace(x, np.int64(1)).lying.written
+    plan = staged.trace(x, np.int64(1)).plan
+    assert plan.delivery.in_place
+    assert [each.node.op for each in map(plan.instructions.__getitem__, plan.order)].index("store") > 0
     for function in (f, staged):
         mine = x.copy()
         with pytest.raises(IndexError):
             np.asarray(function(mine, np.int64(7)))
         assert mine[0, 0] == 5.0
+
+
+def picked(x, i, k, v):
+    x[k] = v[0]
+
+
+def added(x, i, k, v):
+    np.add.at(x, k, v[0])
+
+
+def one(x, i, k, v):
+    x[k[0]] += v[0]
+    return x[k[0]] * 2
+
+
+def corner(x, i, k, v):
+    x[0] = 1.0
+    x[:, 0] = 2.0
+
+
+def changed_places(x, i, k, v):
+    x[k[0]], x[k[1]] = x[k[1]].copy(), x[k[0]].copy()
+
+
+def chosen(x, i, k, v):
+    x[x.argmax(0)[0]] = v[0]
+    return k.sum()
+
+
+def from_another(x, i, k, v):
+    x += v[k[0]]
+
+
+def by_ranks(x, i, k, v):
+    x[k % 5] = v[np.argsort(k)]
+
+
+def two_that_may_fail(x, i, k, v):
+    x[k] = v[0]
+    x[i] = v[1]
+
+
+def added_before(x, i, k, v):
+    x[k] += 1
+    x[i] = v[1]
+
+
+def fails_later(x, i, k, v):
+    x[k] = v[0]
+    return v[i].sum()
+
+
+WRITES = [
+    picked, added, one, corner, changed_places, chosen, from_another, by_ranks, two_that_may_fail, added_before,
+    fails_later,
+]  # fmt: skip
+
+
+COPIED = (changed_places, from_another, two_that_may_fail, added_before)
+"""What reads rows that are written meanwhile, makes a whole array first, or may fail between two writes."""
+
+
+@pytest.fixture
+def no_errors():
+    """Warnings that are none: runs write apart where they are errors, as they are in these tests."""
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        yield
+
+
+@pytest.mark.usefixtures("no_errors")
+@pytest.mark.parametrize("case", WRITES)
+def test_places_that_data_tell_are_written_in_the_argument(case):
+    """Where one is outside, nothing has been written before NumPy does it all again, and says so."""
+    x, v, staged = lying("Fortran").copy(order="C"), np.random.default_rng(1).normal(size=(300, 80)), fx.futurize(case)
+    good, bad = np.array([3, 7, 299, 3]), np.array([3, 7, 300, -301])
+    for round_, (i, k) in enumerate([(np.int64(5), good)] * 3 + [(np.int64(300), good), (np.int64(5), bad)] * 2):
+        mine, plain = x.copy(), x.copy()
+        found = []
+        for function, target in ((staged, mine), (case, plain)):
+            try:
+                found.append(np.asarray(function(target, i, k, v)))
+            except IndexError as error:
+                found.append(str(error))
+        assert type(found[0]) is type(found[1])
+        np.testing.assert_array_equal(*found)
+        np.testing.assert_array_equal(mine, plain, err_msg=str(round_))
+    memory = staged.trace(x, np.int64(5), good, v).plan.memory
+    assert memory.peak < x.nbytes or case in COPIED, memory
+
+
+@pytest.mark.usefixtures("no_errors")
+def test_indices_and_values_that_are_the_argument_are_read_before_it_is_written():
+    def f(x):
+        x[x[:3] % 5] = x[1:4]
+        x[x] = 7
+
+    def g(x):
+        x[1:] = x[:-1]
+        x[x[2] % 9] = x[x[3] % 9] + x[4]
+
+    for case in (f, g):
+        mine, plain, staged = np.arange(20000)[::-1].copy(), np.arange(20000)[::-1].copy(), fx.futurize(case)
+        for _ in range(4):
+            staged(mine)
+            case(plain)
+            np.testing.assert_array_equal(mine, plain)
 
 
 @pytest.mark.filterwarnings("error")
