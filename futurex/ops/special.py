@@ -26,6 +26,7 @@ PREFIX = "scipy.special."
 Slopes = Callable[..., tuple[Any, ...]]
 _ROOT = 2.0 / math.sqrt(math.pi)
 _NORMAL = 1.0 / math.sqrt(2.0 * math.pi)
+_TERMS = 10
 
 
 def ufunc_named(name: str) -> Any:
@@ -61,6 +62,24 @@ def psi(x: Node) -> Node:
     return special("digamma", x)
 
 
+def _share(x: Node, y: Node) -> Node:
+    """``x / y``, and nothing of nothing: what is zero for every ``y`` does not change with it."""
+    both = apply("logical_and", apply("equal", x, 0), apply("equal", y, 0))
+    return x / where(both, 1.0, y)
+
+
+def _beyond(x: Node, sign: float, near: Callable[[Node], Node]) -> Node:
+    """``near(x)``, a difference of what is the more alike the larger ``x`` is; from 20 on what it comes to: the sum of
+    ``(2 k - 1)!! (sign / (2 x x)) ** k``."""
+    far = apply("less", 20.0, x)
+    inverse = 1.0 / where(far, x, 20.0)
+    step = inverse * inverse * (0.5 * sign)
+    series = step * (2 * _TERMS - 1)
+    for k in range(_TERMS - 1, 0, -1):
+        series = (1.0 + series) * step * (2 * k - 1)
+    return where(far, series, near(where(far, 0.0, x)))
+
+
 def _huber_slopes(out: Node, width: Node, x: Node) -> tuple[Node, Node]:
     beyond = apply("absolute", x) - width
     far = apply("less", 0, beyond)
@@ -72,8 +91,8 @@ def _pseudo_huber_slopes(out: Node, width: Node, x: Node) -> tuple[Node, Node]:
     return 2.0 * out / width - x * x / (width * root), x / root
 
 
-def _gamma_density(shape: Node, x: Node) -> Node:
-    shape = apply("stop_gradient", shape)
+def gamma_density(shape: Node, x: Node) -> Node:
+    shape, x = apply("stop_gradient", shape), apply("minimum", x, 1e30)  # of infinity nothing would be left to take off
     return _exp(special("xlogy", shape - 1.0, x) - x - special("gammaln", shape))
 
 
@@ -81,18 +100,18 @@ def _gamma_density(shape: Node, x: Node) -> Node:
 SLOPES: dict[str, Slopes] = {
     "erf": lambda out, x: (_exp(-x * x) * _ROOT,),
     "erfc": lambda out, x: (_exp(-x * x) * -_ROOT,),
-    "erfcx": lambda out, x: (2.0 * x * out - _ROOT,),
+    "erfcx": lambda out, x: (_ROOT * _beyond(x, -1.0, lambda x: x * special("erfcx", x) * (2.0 / _ROOT) - 1.0),),
     "erfinv": lambda out, x: (_exp(out * out) / _ROOT,),
     "erfcinv": lambda out, x: (-_exp(out * out) / _ROOT,),
-    "dawsn": lambda out, x: (1.0 - 2.0 * x * out,),
+    "dawsn": lambda out, x: (-_beyond(apply("absolute", x), 1.0, lambda x: 2.0 * x * special("dawsn", x) - 1.0),),
     "expit": lambda out, x: (out * (1.0 - out),),
     "logit": lambda out, x: (1.0 / (x * (1.0 - x)),),
     "log_expit": lambda out, x: (special("expit", -x),),
     "gamma": lambda out, x: (out * psi(x),),
     "gammaln": lambda out, x: (psi(x),),
     "loggamma": lambda out, x: (psi(x),),
-    "gammainc": lambda out, a, x: (None, _gamma_density(a, x)),
-    "gammaincc": lambda out, a, x: (None, -_gamma_density(a, x)),
+    "gammainc": lambda out, a, x: (None, gamma_density(a, x)),
+    "gammaincc": lambda out, a, x: (None, -gamma_density(a, x)),
     "huber": _huber_slopes,
     "pseudo_huber": _pseudo_huber_slopes,
     "digamma": lambda out, x: (special("zeta", 2.0, x),),
@@ -100,13 +119,13 @@ SLOPES: dict[str, Slopes] = {
     "zeta": lambda out, s, x: (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x)),
     "beta": lambda out, x, y: (out * (psi(x) - psi(x + y)), out * (psi(y) - psi(x + y))),
     "betaln": lambda out, x, y: (psi(x) - psi(x + y), psi(y) - psi(x + y)),
-    "xlogy": lambda out, x, y: (_log(y), x / y),
-    "xlog1py": lambda out, x, y: (apply("log1p", y), x / (y + 1.0)),
+    "xlogy": lambda out, x, y: (_log(y), _share(x, y)),
+    "xlog1py": lambda out, x, y: (apply("log1p", y), _share(x, y + 1.0)),
     "entr": lambda out, x: (-_log(x) - 1.0,),
-    "rel_entr": lambda out, x, y: (_log(x / y) + 1.0, -x / y),
-    "kl_div": lambda out, x, y: (_log(x / y), 1.0 - x / y),
+    "rel_entr": lambda out, x, y: (_log(x / y) + 1.0, -_share(x, y)),
+    "kl_div": lambda out, x, y: (_log(x / y), 1.0 - _share(x, y)),
     "ndtr": lambda out, x: (_exp(x * x * -0.5) * _NORMAL,),
-    "log_ndtr": lambda out, x: (_exp(x * x * -0.5 - out) * _NORMAL,),
+    "log_ndtr": lambda out, x: (2.0 * _NORMAL / special("erfcx", x * -math.sqrt(0.5)),),
     "ndtri": lambda out, x: (_exp(out * out * 0.5) / _NORMAL,),
     "i0": lambda out, x: (special("i1", x),),
     "i1": lambda out, x: (special("i0", x) - near_zero(x, 0.5, lambda x: special("i1", x) / x),),

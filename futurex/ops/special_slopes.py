@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.elementwise import where
-from futurex.ops.special import BY_LAST, SAMPLES, SLOPES, near_zero, psi, special
+from futurex.ops.special import BY_LAST, SAMPLES, SLOPES, gamma_density, near_zero, psi, special
 from futurex.tree.node import Node, apply, item
 
 _DEGREE = math.pi / 180.0
@@ -43,8 +43,8 @@ def _below(order: Node, slope: Callable[[Node], Node]) -> Node:
 
 
 def _relative_exponential_slope(u: Node) -> Node:
-    """How much ``(exp(u) - 1) / u`` changes."""
-    return special("hyp1f1", 2.0, 3.0, u) * 0.5
+    """How much ``(exp(u) - 1) / u`` changes. At infinity SciPy's series would have no end."""
+    return special("hyp1f1", 2.0, 3.0, apply("maximum", apply("minimum", u, 1e3), -1e30)) * 0.5
 
 
 def _power_slopes(log: Node, shape: Node, out: Node) -> tuple[Node, Node]:
@@ -53,6 +53,13 @@ def _power_slopes(log: Node, shape: Node, out: Node) -> tuple[Node, Node]:
     inside = where(none, 0.0, log)
     by_shape = inside * inside * _relative_exponential_slope(shape * inside)
     return _exp(shape * log), where(none, -out / where(none, shape, 1.0), by_shape)
+
+
+def _power_less_one(out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    none = apply("equal", x, 0)
+    constant = apply("logical_and", none, apply("equal", y, 0))
+    by_exponent = where(none, 0.0, (out + 1.0) * _log(where(none, 1.0, x)))
+    return where(constant, 0.0, y * apply("power", x, where(constant, 1.0, y - 1.0))), by_exponent
 
 
 def _boxcox(out: Node, x: Node, shape: Node) -> tuple[Node, Node]:
@@ -72,11 +79,6 @@ def _inverse_boxcox(out: Node, y: Node, shape: Node) -> tuple[Node, Node]:
 def _inverse_boxcox1p(out: Node, y: Node, shape: Node) -> tuple[Node, Node]:
     by_x, by_shape = _boxcox1p(y, out, shape)
     return 1.0 / by_x, -by_shape / by_x
-
-
-def _gamma_density(shape: Node, x: Node) -> Node:
-    shape = _fixed(shape)
-    return _exp(special("xlogy", shape - 1.0, x) - x - special("gammaln", shape))
 
 
 def _beta_density(a: Node, b: Node, x: Node) -> Node:
@@ -99,7 +101,7 @@ def _ratio_density(first: Node, second: Node, x: Node) -> Node:
 
 def _gamma_scaled(sign: float) -> Callable[..., tuple[Any, ...]]:
     def slopes(out: Node, rate: Node, shape: Node, x: Node) -> tuple[Any, ...]:
-        density = _gamma_density(shape, rate * x) * sign
+        density = gamma_density(shape, rate * x) * sign
         return density * x, None, density * rate
 
     return slopes
@@ -149,13 +151,63 @@ def _between(name: str, behind: float) -> Callable[..., tuple[Any, ...]]:
     return lambda out, order, x: (None, (_shifted(name, -1, order, x) + behind * _shifted(name, 1, order, x)) * 0.5)
 
 
+def _is_pole(x: Node) -> Node:
+    """Is it one of 0, -1, -2 and so on, where the gamma function has no value, and its inverse is zero?"""
+    return apply("logical_and", apply("less_equal", x, 0), apply("equal", x, apply("floor", x)))
+
+
+def _inverse_gamma_slope(out: Node, x: Node) -> Node:
+    """Near and between the poles by reflection, whose parts have values there."""
+    between = apply("logical_and", apply("less", x, 0.5), apply("less", -170.0, x))
+    inner = where(between, x, 0.0)
+    reflected = apply("cos", inner * math.pi) * special("gamma", 1.0 - inner) - out * psi(1.0 - inner)
+    return where(between, reflected, -out * psi(where(between, 1.0, apply("minimum", x, 1e30))))
+
+
+def _slope_at_pole(x: Node) -> Node:
+    return _inverse_gamma_slope(special("rgamma", x), x)
+
+
 def _binomial(out: Node, n: Node, k: Node) -> tuple[Node, Node]:
-    rest = psi(n - k + 1.0)
-    return out * (psi(n + 1.0) - rest), out * (rest - psi(k + 1.0))
+    first, second = k + 1.0, n - k + 1.0
+
+    def falls(x: Node, rest: Node) -> Node:
+        """What the inverse of ``gamma(x)`` makes it change by; where that is zero, times ``rest``."""
+        pole = _is_pole(x)
+        return where(pole, rest * _slope_at_pole(where(pole, x, 0.0)), -out * psi(where(pole, 1.0, x)))
+
+    by_first, by_second = falls(first, special("poch", second, k)), falls(second, special("poch", first, n - k))
+    return out * psi(n + 1.0) + by_second, by_first - by_second
+
+
+def _rising(out: Node, x: Node, m: Node) -> tuple[Node, Node]:
+    end, pole = x + m, _is_pole(x)
+    both = apply("logical_and", pole, _is_pole(end))
+    start = where(pole, x, 0.0)
+    at_pole = where(
+        both, out * (psi(1.0 - where(both, end, 0.0)) - psi(1.0 - start)),
+        special("gamma", where(both, 1.0, end)) * _slope_at_pole(start),
+    )  # fmt: skip
+    return where(pole, at_pole, out * (psi(end) - psi(where(pole, 1.0, x)))), out * psi(end)
+
+
+def _lambert(out: Node) -> Node:
+    last = apply("equal", out, math.inf)
+    inner = where(last, 0.0, out)
+    return where(last, 1.0, inner / (1.0 + inner))
+
+
+def _but_at_infinity(x: Node, otherwise: Callable[[Node], Node]) -> Node:
+    """``otherwise(x)``, which comes to nothing."""
+    last = apply("equal", apply("absolute", x), math.inf)
+    return where(last, 0.0, otherwise(where(last, 1.0, x)))
 
 
 SLOPES.update({
-    "sici": lambda out, x: ((near_zero(x, 1.0, lambda x: apply("sin", x) / x), apply("cos", x) / x),),
+    "sici": lambda out, x: ((
+        near_zero(x, 1.0, lambda x: _but_at_infinity(x, lambda x: apply("sin", x) / x)),
+        _but_at_infinity(x, lambda x: apply("cos", x) / x),
+    ),),
     "shichi": lambda out, x: ((near_zero(x, 1.0, lambda x: apply("sinh", x) / x), apply("cosh", x) / x),),
     "fresnel": lambda out, x: ((apply("sin", x * x * (math.pi / 2)), apply("cos", x * x * (math.pi / 2))),),
     "airy": _airy,
@@ -171,23 +223,23 @@ SLOPES.update({
     "cosdg": lambda out, x: (special("sindg", x) * -_DEGREE,),
     "tandg": lambda out, x: ((1.0 + out * out) * _DEGREE,),
     "cotdg": lambda out, x: ((1.0 + out * out) * -_DEGREE,),
-    "powm1": lambda out, x, y: (y * apply("power", x, y - 1.0), (out + 1.0) * _log(x)),
+    "powm1": _power_less_one,
     "boxcox": _boxcox,
     "boxcox1p": _boxcox1p,
     "inv_boxcox": _inverse_boxcox,
     "inv_boxcox1p": _inverse_boxcox1p,
-    "rgamma": lambda out, x: (-out * psi(x),),
-    "poch": lambda out, x, m: (out * (psi(x + m) - psi(x)), out * psi(x + m)),
+    "rgamma": lambda out, x: (_inverse_gamma_slope(out, x),),
+    "poch": _rising,
     "binom": _binomial,
     "betainc": lambda out, a, b, x: (None, None, _beta_density(a, b, x)),
     "betaincc": lambda out, a, b, x: (None, None, -_beta_density(a, b, x)),
     "betaincinv": lambda out, a, b, y: (None, None, 1.0 / _beta_density(a, b, out)),
     "betainccinv": lambda out, a, b, y: (None, None, -1.0 / _beta_density(a, b, out)),
-    "gammaincinv": lambda out, a, y: (None, 1.0 / _gamma_density(a, out)),
-    "gammainccinv": lambda out, a, y: (None, -1.0 / _gamma_density(a, out)),
-    "chdtr": lambda out, v, x: (None, _gamma_density(v * 0.5, x * 0.5) * 0.5),
-    "chdtrc": lambda out, v, x: (None, _gamma_density(v * 0.5, x * 0.5) * -0.5),
-    "chdtri": lambda out, v, y: (None, -2.0 / _gamma_density(v * 0.5, out * 0.5)),
+    "gammaincinv": lambda out, a, y: (None, 1.0 / gamma_density(a, out)),
+    "gammainccinv": lambda out, a, y: (None, -1.0 / gamma_density(a, out)),
+    "chdtr": lambda out, v, x: (None, gamma_density(v * 0.5, x * 0.5) * 0.5),
+    "chdtrc": lambda out, v, x: (None, gamma_density(v * 0.5, x * 0.5) * -0.5),
+    "chdtri": lambda out, v, y: (None, -2.0 / gamma_density(v * 0.5, out * 0.5)),
     "gdtr": _gamma_scaled(1.0),
     "gdtrc": _gamma_scaled(-1.0),
     "fdtr": lambda out, a, b, x: (None, None, _ratio_density(a, b, x)),
@@ -251,7 +303,7 @@ SLOPES.update({
     "eval_genlaguerre": lambda out, n, a, x: (
         None, None, _below(n, lambda below: -special("eval_genlaguerre", below, _fixed(a + 1.0), x)),
     ),
-    "wrightomega": lambda out, x: (out / (1.0 + out),),
+    "wrightomega": lambda out, x: (_lambert(out),),
 })  # fmt: skip
 
 BY_LAST.update((

@@ -84,6 +84,64 @@ def test_derivatives_at_the_ends():
     assert float(fx.grad(lambda k: special.boxcox(0.0, k).sum())(at + 2)[0]) == 0.25
 
 
+def test_derivatives_far_out():
+    """Where what a slope is made of is infinite, or nearly alike."""
+
+    def slope(name, *at, by=0):
+        at = [np.array([each]) for each in at]
+        return float(fx.grad(lambda *args: getattr(special, name)(*args).sum(), argnums=by)(*at)[0])
+
+    assert slope("exprel", np.inf) == slope("boxcox", np.inf, 0.5, by=1) == np.inf  # and they end
+    assert slope("exprel", -np.inf) < 1e-50
+    for x in (19.0, 25.0, 1e4, 1e8):
+        step = x / 1000
+        for name in ("dawsn", "erfcx"):
+            f = getattr(special, name)
+            expected = (f(x - 2 * step) - 8 * f(x - step) + 8 * f(x + step) - f(x + 2 * step)) / (12 * step)
+            np.testing.assert_allclose(slope(name, x), expected, rtol=1e-9)
+        np.testing.assert_allclose(slope("dawsn", -x), slope("dawsn", x), rtol=1e-15)
+        np.testing.assert_allclose(slope("log_ndtr", -x), x + 1 / x, rtol=1e-4)
+    assert slope("dawsn", np.inf) == slope("erfcx", np.inf) == slope("log_ndtr", np.inf) == 0
+    assert slope("log_ndtr", -np.inf) == np.inf
+    assert slope("wrightomega", np.inf) == 1
+    assert slope("gammainc", 2.0, np.inf, by=1) == slope("chdtrc", 3.0, np.inf, by=1) == 0
+    assert float(fx.grad(lambda x: special.sici(x)[0].sum())(np.array([np.inf]))[0]) == 0
+
+
+def test_derivatives_of_nothing():
+    """What is zero for all values of an operand does not change with it."""
+    nothing = np.zeros(1)
+    assert float(fx.grad(lambda y: special.xlogy(nothing, y).sum())(nothing)[0]) == 0
+    assert float(fx.grad(lambda y: special.xlog1py(nothing, y).sum())(nothing - 1)[0]) == 0
+    assert float(fx.grad(lambda y: special.rel_entr(nothing, y).sum())(nothing)[0]) == 0
+    assert float(fx.grad(lambda y: special.kl_div(nothing, y).sum())(nothing)[0]) == 1
+    assert float(fx.grad(lambda x: special.powm1(x, nothing).sum())(nothing)[0]) == 0
+    assert float(fx.grad(lambda y: special.powm1(nothing, y).sum())(nothing + 2)[0]) == 0
+    mixed = fx.grad(lambda x: fx.grad(lambda y: special.xlogy(x, y).sum())(nothing + 4).sum())(nothing)
+    assert float(mixed[0]) == 0.25
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_derivatives_at_poles_of_the_gamma_function():
+    at = np.array([0.0, -1.0, -2.0, -3.0, -30.0])
+    slopes = fx.grad(lambda x: special.rgamma(x).sum())(at)
+    np.testing.assert_allclose(slopes, (-1) ** -at * special.gamma(1 - at), rtol=1e-12)
+    bends = fx.grad(lambda x: fx.grad(lambda x: special.rgamma(x).sum())(x).sum())(at)
+    np.testing.assert_allclose(bends, -2 * (-1) ** -at * special.gamma(1 - at) * special.digamma(1 - at), rtol=1e-11)
+    for x in (-0.5, -1.3, -2.999, 0.499, 0.501, 3.0, -150.5, -171.5):
+        expected = -special.rgamma(x) * special.digamma(x)
+        np.testing.assert_allclose(fx.grad(lambda x: special.rgamma(x).sum())(np.array([x])), expected, rtol=1e-10)
+    for x, m, expected in ((0.0, 3.0, 2.0), (-2.0, 2.0, -3.0), (-1.0, 3.0, -1.0), (-2.0, 1.0, 1.0), (1.5, 2.0, 4.0)):
+        found = fx.grad(lambda x, m: special.poch(x, m).sum())(np.array([x]), np.array([m]))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    for n, k in ((3.0, 5.0), (3.0, 4.0), (0.5, 3.0), (5.0, 2.0), (4.0, -1.0), (4.0, 0.0)):
+        for by in (0, 1):
+            found = fx.grad(lambda n, k: special.binom(n, k).sum(), argnums=by)(np.array([n]), np.array([k]))
+            step = np.array([1e-5, 0.0] if by == 0 else [0.0, 1e-5])
+            expected = (special.binom(n + step[0], k + step[1]) - special.binom(n - step[0], k - step[1])) / 2e-5
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+
+
 def test_parameters_are_no_hindrance_where_nobody_differentiates_by_them():
     a, x = np.array([1.5, 2.5]), np.array([0.3, 0.6])
     found = fx.grad(lambda x, a: special.betainc(a, 2.0, x).sum())(x, a)
