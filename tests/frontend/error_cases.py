@@ -240,3 +240,8 @@ def a_write_under_a_mask_of_another_length(x):
 def a_write_of_matrices_under_a_mask(x):
     x[x > 0] = np.ones((2, 2))
     return x
+
+
+@cases(V)
+def a_period_of_zero(x):
+    return np.interp(x, x, x * 2, period=x[0] + 1)
