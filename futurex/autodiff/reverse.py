@@ -5,7 +5,7 @@ The method is the standard adjoint accumulation (Griewank & Walther, *Evaluating
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from futurex.tree.aval import Aval
 from futurex.tree.dims import same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, build, const, dimensions_of, param
-from futurex.tree.record import NotDifferentiable, plain_attrs, without_sizes
+from futurex.tree.record import Meaning, NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 
@@ -67,15 +67,19 @@ def _propagate(node: Node, sums: dict[Node, Any], needed: set[Node]) -> None:
 
 def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | None]:
     rec = node.record
+    parts = rec.decompose
     g = tuple(g) if isinstance(g, list) else g
     if rec.vjp is not None:
         inputs = without_sizes(node.inputs, node.attrs)
         extra = {"pullback": _of_part, "needed": needed} if rec.structured else {}
         cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
-        if cots is not NotImplemented:
+        if isinstance(cots, Meaning):
+            parts = cots.parts
+        elif cots is not NotImplemented:
             return (*cots, *(None for _ in node.inputs[len(inputs) :]))
-    if rec.decompose is not None:
-        return _through_decomposition(node, g, needed)
+    found = NotImplemented if parts is None else _through_parts(parts, node, g, needed)
+    if found is not NotImplemented:
+        return found
     if not any(needed) or node.op in _PIECEWISE_CONSTANT:
         return [None] * len(node.inputs)
     where = f" at {node.src}: {node.src.text()}" if node.src else ""
@@ -89,12 +93,14 @@ _PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "flo
 """Ops whose derivative is zero almost everywhere."""
 
 
-def _through_decomposition(node: Node, g: Any, needed: Sequence[bool]) -> list[Node | None]:
+def _through_parts(parts: Callable[..., Any], node: Node, g: Any, needed: Sequence[bool]) -> Any:
     """The derivative of the simpler ops that the node stands for."""
     own, params, outer = stand_ins(node)
     with dimensions_of(own):
         given = without_sizes(own, node.attrs)
-        result = node.record.decompose(*given, **plain_attrs(node.attrs))  # type: ignore[misc]
+        result = parts(*given, **plain_attrs(node.attrs))
+    if result is NotImplemented:
+        return NotImplemented
     inner = Graph(params, result if isinstance(result, tuple) else [result])
     seeds = list(g) if isinstance(g, tuple) else [g]
     of = [k for k, seed in enumerate(seeds) if seed is not None and carries(inner.outs[k])]

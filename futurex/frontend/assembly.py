@@ -16,7 +16,7 @@ from futurex.frontend.replay import Entry
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
-from futurex.ops.views import Chain, view
+from futurex.ops.views import view
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
 from futurex.tree.pytree import unflatten
@@ -24,8 +24,14 @@ from futurex.tree.pytree import unflatten
 _NUMBER = Aval((), np.dtype(np.int64))
 
 
-def _viewed(chain: Chain, value: Any) -> Any:
-    return view(value, chain, ())
+def _viewed(output: Output, inner: Sequence[Result], value: Any) -> Any:
+    """A view; where it begins and ends the run may have computed, as ``inner`` tell."""
+    if not inner:
+        return view(value, output.chain, ())
+    values = [future.result() for future in inner]
+    split = len(values) - len(output.dims)
+    known = dict(zip(output.dims, values[split:], strict=True))
+    return view(value, replaced(output.chain, known.__getitem__), values[:split])
 
 
 def left_behind(
@@ -53,7 +59,8 @@ class _Made:
         self._futures, self._arguments = futures, arguments
         self._sizes = _sizes_of(variant, leaves) if variant.opened else {}
         self._shared: list[Any] = []  # nests in several places of the result
-        self._same: dict[Any, Any] = {}  # arrays that are left in several places
+        self._same: dict[int, Any] = {}  # arrays that are left in several places
+        self._numbered: dict[int, Any] = {}  # those that the run names
 
     def result(self) -> Any:
         for outputs, structure in self._variant.shared:
@@ -101,15 +108,19 @@ class _Made:
             target = self._given(output)
             if isinstance(target, Array) and not output.chain:
                 return target
-            return _view_of(np.asarray(target), output, self._futures) if output.chain else target
+            return _viewed(output, self._inner(output), np.asarray(target)) if output.chain else target
         assert output.aval is not None
-        chain = functools.partial(_viewed, output.chain) if output.chain else None
+        chain = functools.partial(_viewed, output, self._inner(output)) if output.chain else None
         aval, sizes = output.aval, self._sizes
         if sizes and not aval.static:
             aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
         array = Array(self._futures[output.index], aval, chain, output.is_array)
         is_object = chain is not None and output.same is not None and self._variant.changes
         return array.result() if is_object else array  # each look at a future's view is a new object
+
+    def _inner(self, output: Output) -> Sequence[Result]:
+        first, count = output.inner
+        return self._futures[first : first + count]
 
     def _given(self, output: Output) -> Any:
         return self._leaves[output.index] if output.index >= 0 else self._captured[~output.index]
@@ -121,10 +132,11 @@ class _Made:
         number = NOBODYS if future.exception() is not None else int(np.asarray(Array(future, _NUMBER).result()))
         if number == NOBODYS:
             return self._leaf(output.value)
-        key = number, output.chain
-        if key not in self._same:
-            self._same[key] = self._with_number(output, *taken_apart(number))
-        return self._same[key]
+        if output.chain:
+            return self._with_number(output, *taken_apart(number))
+        if number not in self._numbered:
+            self._numbered[number] = self._with_number(output, *taken_apart(number))
+        return self._numbered[number]
 
     def _either(self, output: Output) -> Any:
         """What the run says. Of a run that failed its error, for whoever looks at it."""
@@ -139,15 +151,6 @@ class _Made:
             return view(np.asarray(self._given(other)), other.chain, (row,))
         found = self._leaf(other)
         return self._leaf(output.value) if isinstance(found, Array) and found._future.gone is not None else found
-
-
-def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:
-    """A view of an argument; where it begins and ends the run may have computed."""
-    first, count = output.inner
-    values = [future.result() for future in futures[first : first + count]]
-    split = count - len(output.dims)
-    known = dict(zip(output.dims, values[split:], strict=True))
-    return view(target, replaced(output.chain, known.__getitem__), values[:split])
 
 
 def _sizes_of(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:

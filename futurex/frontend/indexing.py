@@ -9,6 +9,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.linear import length_of
 from futurex.frontend.trace import emit, emit_many
+from futurex.ops.dynamic import check_mask
 from futurex.tree.dims import Dim, is_static, same
 from futurex.tree.node import Node, const, dim_of
 
@@ -58,7 +59,7 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
     for k, part in enumerate(parts):
         if k == position and used == ndim:
             parted = len(entries)
-        for entry, is_array in _entries(part, dynamic, node_of, shape[axis:]):
+        for entry, is_array in _entries(part, dynamic, node_of, shape, axis):
             entries.append(entry)
             advanced |= is_array
             axis += entry[0] != "n"
@@ -132,7 +133,9 @@ def _axes_used(part: Any, node_of: Any) -> int:
     return node.ndim if node is not None and node.dtype.kind == "b" else 1
 
 
-def _entries(part: Any, dynamic: list[Node], node_of: Any, rest: tuple[Any, ...]) -> list[tuple[Entry, bool]]:
+def _entries(
+    part: Any, dynamic: list[Node], node_of: Any, shape: tuple[Any, ...], axis: int
+) -> list[tuple[Entry, bool]]:
     if part is None:
         return [(("n",), False)]
     if isinstance(part, slice):
@@ -149,35 +152,32 @@ def _entries(part: Any, dynamic: list[Node], node_of: Any, rest: tuple[Any, ...]
             "are valid indices"
         )
     if node.dtype.kind == "b":
-        return _mask_entries(node, dynamic, rest)
+        return _mask_entries(node, dynamic, shape, axis)
     return [_array_entry(node, dynamic)]
 
 
-def _mask_entries(node: Node, dynamic: list[Node], rest: tuple[Any, ...]) -> list[tuple[Entry, bool]]:
-    """A mask stands for the positions of its true elements, one index array for each of its axes.
-
-    ``rest``: the extents that it must have.
-    """
+def _mask_entries(node: Node, dynamic: list[Node], shape: tuple[Any, ...], axis: int) -> list[tuple[Entry, bool]]:
+    """A mask stands for the positions of its true elements, one index array for each of its axes, from ``axis`` on."""
     if node.ndim == 0:
         raise Escape("a boolean scalar index", "it has no form in the tree")
     entries: list[tuple[Entry, bool]] = []
-    for place in mask_places(node, rest[: node.ndim]):
+    for place in mask_places(node, shape[axis : axis + node.ndim], axis):
         dynamic.append(place)
         entries.append((("d", len(dynamic) - 1), True))
     return entries
 
 
-def mask_places(mask: Node, extents: tuple[Any, ...]) -> list[Node]:
-    """Index arrays of the true elements of a mask over axes of these extents. Raises IndexError if it does not fit."""
-    for axis, (own, extent) in enumerate(zip(mask.shape, extents, strict=True)):
-        if is_static((own, extent)) and own not in (0, extent):  # an axis of nothing fits any other
-            raise IndexError(
-                f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} "
-                f"but size of corresponding boolean axis is {own}"
-            )
+def mask_places(mask: Node, extents: tuple[Any, ...], first: int) -> list[Node]:
+    """Index arrays of the true elements of a mask over axes of these extents, the ``first`` and those behind it.
+
+    Raises IndexError if it does not fit.
+    """
+    check_mask(mask.shape, extents, first)
     if is_static(mask.shape) and not mask.size:
         return [const(np.zeros(0, np.intp))] * mask.ndim
-    return emit_many("nonzero", mask, extents=None if same(mask.shape, extents) else extents)
+    if same(mask.shape, extents):
+        return emit_many("nonzero", mask, extents=None)
+    return emit_many("nonzero", mask, extents=extents, first=first)
 
 
 def _array_entry(node: Node, dynamic: list[Node]) -> tuple[Entry, bool]:

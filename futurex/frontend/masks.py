@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.trace import emit
-from futurex.tree.dims import is_static, same
+from futurex.ops.dynamic import check_mask
+from futurex.tree.dims import same
 from futurex.tree.node import Node
 
 
@@ -17,8 +18,11 @@ def mask_of(shape: tuple[Any, ...], index: Any, node_of: Callable[[Any], Node | 
     node = node_of(index)
     if node is None or node.dtype.kind != "b" or node.ndim == 0 or same(node.size, 0):
         return None
-    if is_static((*node.shape, *shape)) and node.shape != shape[: node.ndim]:
-        raise IndexError(f"boolean index of shape {node.shape} does not match the indexed array of shape {shape}")
+    if node.ndim > len(shape):
+        raise IndexError(
+            f"too many indices for array: array is {len(shape)}-dimensional, but {node.ndim} were indexed"
+        )
+    check_mask(node.shape, shape[: node.ndim])
     return node
 
 

@@ -38,7 +38,7 @@ from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, has_dims, new_symbol, renamed
+from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
@@ -60,7 +60,7 @@ class Output:
     aval: Aval | None = None
     is_array: bool = False
     value: Any = None
-    dims: tuple[Dim, ...] = ()  # in the chain of an argument's view
+    dims: tuple[Dim, ...] = ()  # in the chain of a view
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
     same: int | None = None  # the outputs of a call with this number are one array
     among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
@@ -555,7 +555,8 @@ class _Outputs:
         among = {number: self._other(number, other) for number, other in others.items()}
         own = self._own(leaf)
         self._outs.append(leaf._cell.which.number)
-        return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, among=among)
+        is_same = self._left.same(leaf) if leaf._chain else None
+        return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, same=is_same, among=among)
 
     def _either(self, leaf: Either) -> Output:
         """One of several things. Of a run that failed the number is one."""
@@ -571,18 +572,24 @@ class _Outputs:
         node, outs, cell = leaf._node, self._outs, leaf._cell
         same = None if leaf.is_scalar else self._left.same(leaf)
         if cell in self._cells and cell.origin is not None:
-            dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
-            outs += [*leaf._dynamic, *map(size_node, dims)]
-            count = len(leaf._dynamic) + len(dims)
-            inner = len(outs) - count, count
+            dims, inner = self._inner(leaf)
             return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
-        if cell in self._shared and not leaf._dynamic and not has_dims(leaf._chain):
+        if cell in self._shared:
             if cell not in self._bases:
                 self._bases[cell] = len(outs)
                 outs.append(given(cell.value, cell, cell.strides or cell.asked))
-            return Output("out", self._bases[cell], leaf._chain, node.aval, not leaf.is_scalar, same=same)
+            dims, inner = self._inner(leaf)
+            place, is_array = self._bases[cell], not leaf.is_scalar
+            return Output("out", place, leaf._chain, node.aval, is_array, dims=dims, inner=inner, same=same)
         outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
+
+    def _inner(self, leaf: Tracer) -> tuple[tuple[Dim, ...], tuple[int, int]]:
+        """Has the plan give what a view's chain refers to."""
+        dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
+        given_too = [*leaf._dynamic, *map(size_node, dims)]
+        self._outs += given_too
+        return dims, (len(self._outs) - len(given_too), len(given_too))
 
     def _generator(self, leaf: TracedGenerator) -> Output:
         if leaf._cell in self._cells:

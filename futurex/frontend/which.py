@@ -137,8 +137,8 @@ class Numbering:
 
 
 def place_of(array: Tracer) -> Any:
-    """What tells an array from others: its storage, and where it lies there."""
-    return array._cell, array._chain, array._dynamic
+    """What tells an array from others: its storage and, of a view, which one it is. NumPy makes new ones each time."""
+    return (array._cell, id(array)) if array._chain else array._cell
 
 
 def which(value: Any, owned: Mapping[Cell, int], start: int) -> Which:

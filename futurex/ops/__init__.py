@@ -31,6 +31,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     logits,
     loops,
     mathematics,
+    meanings,
     normalize,
     norms,
     opaque,

@@ -20,23 +20,36 @@ from futurex.tree.record import Cost, Sample, op
 INT = np.dtype(np.intp)
 
 
-def _nonzero(mask: Any, extents: tuple[int, ...] | None) -> tuple[Any, ...]:
+def check_mask(shape: tuple[Any, ...], extents: tuple[Any, ...], first: int = 0) -> None:
+    """Raises NumPy's IndexError where a mask cannot stand for the axes from ``first`` on, which have these extents.
+
+    An axis of nothing fits any other."""
+    for axis, (own, extent) in enumerate(zip(shape, extents, strict=True), first):
+        if is_static((own, extent)) and own not in (0, extent):
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} "
+                f"but size of corresponding boolean axis is {own}"
+            )
+
+
+def _nonzero(mask: Any, extents: tuple[int, ...] | None, first: int = 0) -> tuple[Any, ...]:
     """Positions of true elements; ``extents``: what the mask selects from, which it must fit as NumPy wants it."""
-    if extents is not None and np.shape(mask) != extents:
-        raise IndexError(f"boolean index of shape {np.shape(mask)} did not match the indexed array of shape {extents}")
+    if extents is not None:
+        check_mask(np.shape(mask), extents, first)
     return np.nonzero(mask)
 
 
-def _nonzero_aval(mask: Aval, extents: tuple[Any, ...] | None) -> tuple[Aval, ...]:
+def _nonzero_aval(mask: Aval, extents: tuple[Any, ...] | None, first: int = 0) -> tuple[Aval, ...]:
     return tuple(Aval((Fresh(0),), INT) for _ in range(mask.ndim))
 
 
 op(
     "nonzero", _nonzero, aval=_nonzero_aval,
-    cost=lambda mask, extents: Cost(2.0 * mask.size, 2.0 * mask.nbytes),
+    cost=lambda mask, **_: Cost(2.0 * mask.size, 2.0 * mask.nbytes),
     samples=lambda rng: [
         Sample((rng.random((3, 4)) < 0.5,), {"extents": None}, order=0),
         Sample((np.zeros(3, bool),), {"extents": (3,)}, order=0),
+        Sample((np.zeros(0, bool),), {"extents": (3,), "first": 1}, order=0),
         Sample((rng.integers(0, 2, 5),), {"extents": None}, order=0),
     ],
 )  # fmt: skip
@@ -145,9 +158,6 @@ def _masked_store(x: Any, mask: Any, value: Any) -> Any:
 
 
 def _masked_store_aval(x: Aval, mask: Aval, value: Aval) -> Aval:
-    rest = x.shape[mask.ndim :]
-    if value.ndim > 1 + len(rest) and is_static(value.shape) and any(e != 1 for e in value.shape[: -1 - len(rest)]):
-        raise ValueError(f"could not broadcast input array from shape {value.shape} into the masked elements")
     return x
 
 

@@ -21,7 +21,7 @@ from futurex.tree.dims import Dim, Fresh, Symbol, dims_in, renamed
 from futurex.tree.node import Node, apply
 from futurex.tree.printer import literal
 from futurex.tree.pytree import LEAF, Structure, flatten
-from futurex.tree.record import Avals, Sample, op
+from futurex.tree.record import Avals, Meaning, Sample, op
 
 _LARGEST = 1 << 20  # elements of a stand-in whose values vary
 
@@ -74,9 +74,9 @@ class Hole:
 
 
 @functools.lru_cache(maxsize=4096)
-def _function(call: str, count: int) -> Callable[..., Any]:
+def _function(call: str, count: int, numpy: Any = np) -> Callable[..., Any]:
     names = ", ".join(repr(Hole(k)) for k in range(count))
-    return eval(f"lambda {names}: {call}", {"np": np})
+    return eval(f"lambda {names}: {call}", {"np": numpy})
 
 
 def _native(*arrays: Any, call: str) -> Any:
@@ -252,11 +252,37 @@ _WEIGHTED = re.compile(r"np\.bincount\(_0, (weights=)?_1(, (minlength=)?\d+)?\)"
 
 
 def _native_rule(g: Any, out: Node, *inputs: Node, call: str) -> Any:
-    """Of weights that are added up at positions, whose sums :mod:`futurex.kernels.loops.groups` compiles as this call;
-    what else should have a derivative has an operation of its own."""
+    """Of weights that are added up at positions, whose sums :mod:`futurex.kernels.loops.groups` compiles as this call,
+    and of what has a meaning; what else should have a derivative has an operation of its own."""
+    if call[3 : call.index("(")] in MEANINGS:
+        return Meaning(_meant)
     if not _WEIGHTED.fullmatch(call):
         return NotImplemented
     return None, apply("gather", g, inputs[0], pattern=(("d", 0),))
+
+
+MEANINGS: dict[str, Callable[..., Any]] = {}
+"""What functions mean in simpler operations, for their derivatives: their arguments are those of the function, nodes or
+values, and so are their results, or NotImplemented."""
+
+
+class _Meant:
+    """Stands for NumPy in the text of a call whose meaning is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return MEANINGS[name] if name in MEANINGS else getattr(np, name)
+
+
+_MEANT = _Meant()
+
+
+def _meant(*inputs: Node, call: str) -> Any:
+    rest = call.rpartition(")")[2]  # an index of one of several results
+    found = _function(call.removesuffix(rest), len(inputs), _MEANT)(*inputs)
+    if found is NotImplemented:
+        return NotImplemented
+    leaves, structure = flatten(eval(f"found{rest}", {"found": found}))
+    return leaves[0] if structure is LEAF else tuple(leaves)
 
 
 def _native_samples(rng: np.random.Generator) -> Iterable[Sample]:

@@ -116,7 +116,9 @@ SLOPES: dict[str, Slopes] = {
     "pseudo_huber": _pseudo_huber_slopes,
     "digamma": lambda out, x: (special("zeta", 2.0, x),),
     "psi": lambda out, x: (special("zeta", 2.0, x),),
-    "zeta": lambda out, s, x: (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x)),
+    "zeta": lambda out, s, x=None: (
+        (None,) if x is None else (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x))
+    ),
     "beta": lambda out, x, y: (out * (psi(x) - psi(x + y)), out * (psi(y) - psi(x + y))),
     "betaln": lambda out, x, y: (psi(x) - psi(x + y), psi(y) - psi(x + y)),
     "xlogy": lambda out, x, y: (_log(y), _share(x, y)),

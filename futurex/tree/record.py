@@ -22,6 +22,16 @@ class NotDifferentiable(TypeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a vjp rule gives for an op whose derivative alone is that of simpler ones.
+
+    ``parts(*inputs, **attrs)`` are the results in terms of these, or NotImplemented.
+    """
+
+    parts: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """Inputs and attributes on which the generated tests run an op.
 
@@ -51,7 +61,8 @@ class Op:
     aval: shape and dtype rule ``aval(*avals, **attrs)``; default: the kernel itself on zero-stride dummies.
     vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input, or the NotDifferentiable to raise
         if that one is asked for. ``out`` is the node itself; an op with several results gets a tuple ``g`` with None
-        for results that nobody used. NotImplemented says that there is no derivative for these attributes.
+        for results that nobody used. NotImplemented says that there is no derivative for these attributes, a Meaning
+        that it is the one of simpler ops.
     jvp: ``jvp(tangents, out, *inputs, **attrs)`` -> tangent of the output (a tuple for several results, None for zero);
         ``tangents`` has None where an input does not move. Default: the vjp rule, which is linear, transposed.
     batch: ``batch(size, batched, *inputs, **attrs)`` -> the results with one more axis in front, that of the examples

@@ -217,3 +217,31 @@ def counts_of_less_than_nothing(x):
 @cases(X)
 def deviations_as_integers(x):
     return np.std(x, axis=0, dtype=int)
+
+
+@cases(V)
+def a_mask_of_another_length(x):
+    y = x[x > 0]
+    return y[x > 0]
+
+
+@cases(X)
+def a_mask_of_another_length_for_the_second_axis(x):
+    return x[:, x[0][x[0] > 1] > 2]
+
+
+@cases(X)
+def a_write_under_a_mask_of_another_length(x):
+    x[x[0] > 1] = 0
+    return x
+
+
+@cases(V)
+def a_write_of_matrices_under_a_mask(x):
+    x[x > 0] = np.ones((2, 2))
+    return x
+
+
+@cases(V)
+def a_period_of_zero(x):
+    return np.interp(x, x, x * 2, period=x[0] + 1)

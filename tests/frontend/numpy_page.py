@@ -16,7 +16,7 @@ tools/numpy_table.py` writes this page, and a test fails where it is out of date
 - **operation**: one node of the tree, with a derivative, tiling rule and kernels of its own
 - **translation**: several operations, in NumPy's order
 - **NumPy's source**: NumPy's own Python code is traced, as the user's code is
-- **NumPy's code**: one node that calls NumPy's function; only weights of `bincount` have a derivative
+- **NumPy's code**: one node that calls NumPy's function; some have a derivative, as the table says
 - **view or copy**: elements are read, moved or written, nothing is computed
 - **known before the run**: it reads no elements, or no array at all; the tree holds the answer
 - **fragment**: the call stays a call, made by the run between operations

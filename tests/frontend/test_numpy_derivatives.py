@@ -48,11 +48,19 @@ np.searchsorted(w, v) * v | np.histogram(v, bins=3, weights=w)[0] | np.bincount(
 np.piecewise(v, [v < 0, v >= 0], [lambda r: -r, lambda r: r * 2])
 np.compress([True, False, True, True], x, axis=0) | np.i0(x * 4) | np.polyfit(v, w, 2)
 np.polyval(np.polyfit(v, w, 3), x) | np.sort_complex(v).real
-np.polyfit(np.sin(v), np.stack([v, w], 1), 1, w=np.cos(w)) | np.kaiser(5, 3.0) * v[:5]
+np.polyfit(np.sin(v), np.stack([v, w], 1), 1, w=np.cos(w)) | np.kaiser(5, 3.0) * v[:5] | np.kaiser(5, w[0])
+np.histogram(v, bins=[-2.0, 0.0, 0.5, 3.0], weights=w)[0] | np.histogram(v, weights=w, range=(-1, 1))[0]
+np.histogram(v, bins=3, weights=w, density=True)[0] | np.histogram(v, bins=4, density=True)[0]
+np.histogram(v, bins=3)[1] | np.histogram_bin_edges(x, bins=3) | np.histogram(v, np.cumsum(np.exp(w)), weights=v)[0]
+np.histogram(v, np.cumsum(np.exp(w)) - 2, weights=np.exp(v), density=True)[0] | np.histogram(v)[0] * w[0]
+np.polymul(v, w) | np.polymul(v[:2], w) | np.polymul(v[0], w) | np.quantile(x, np.abs(np.sin(v[0])))
+np.polymul(np.where(v > v[1], v, 0), w)[-3:] | np.quantile(x, np.sin(v[:2]) ** 2, axis=1)
+np.percentile(v, np.sin(w[0]) ** 2 * 70) | np.interp(x, w, v, period=np.exp(v[0])) | np.interp(v, w, x[0, 0] * v)
 """
 #: What NumPy computes as a whole has no derivative; asking for one is an error, not a zero.
 WITHOUT = """
-np.histogram(v, bins=3, weights=w)[0] | np.polymul(v, w) | np.polyfit(v, w, 2, full=True)[0]
+np.histogramdd(x, bins=2, weights=v[:4])[0] | np.nanquantile(q, np.sin(v[0]) ** 2) | np.polyfit(v, w, 2, full=True)[0]
+np.histogram(v, bins='auto', density=True)[0]
 """
 
 

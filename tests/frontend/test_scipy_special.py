@@ -162,6 +162,8 @@ def test_any_other_ufunc_is_staged_too():
     check(lambda x, o: (special.erf(x, out=o), o), X, np.zeros((3, 4)))
     with pytest.raises(TypeError, match="no derivative"):
         fx.grad(lambda x: special.struve(1.0, x).sum())(X)
+    with pytest.raises(TypeError, match=r"no derivative by scipy\.special\.zeta's operand 0"):
+        fx.grad(lambda x: special.zeta(x + 2.0).sum())(X)
 
 
 def test_exponentials_over_axes():

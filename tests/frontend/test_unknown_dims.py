@@ -478,3 +478,15 @@ def test_localities_agree_on_unknown_dimensions():
     for placement in (Shard(0), Replicate()):
         for results in run(graph, [placement], Mesh((("data", 3),)), [X]):
             np.testing.assert_allclose(results[0], (X[X > 0] * 2).sum() + X.sum())
+
+
+def under_empty_masks(x):
+    none = x[x > 99] > 0
+    table, written = np.outer(x, x), x.copy()
+    written[none] = 5
+    return x[none], table[:, none], table[np.outer(x, x[x > 99]) > 0], written
+
+
+def test_a_mask_of_nothing_fits_any_axis():
+    for result, expected in zip(fx.futurize(under_empty_masks, escape="error")(X), under_empty_masks(X), strict=True):
+        np.testing.assert_array_equal(result, expected)

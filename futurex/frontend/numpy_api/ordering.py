@@ -11,8 +11,9 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides
 from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes, one_axis
-from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array, node_of
+from futurex.ops.control import Failure
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node
 
@@ -131,6 +132,9 @@ HANDLERS[np.convolve] = _convolution("convolve", "full")
 HANDLERS[np.correlate] = _convolution("correlate", "valid")
 
 
+_NO_PERIOD = Failure(ValueError, ("period must be a non-zero value",))
+
+
 @handles(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tracer:
     at, table, values = array_node(x), array_node(xp), array_node(fp)
@@ -148,9 +152,17 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 def _periodic(x: Node, xp: Node, fp: Node, period: Any) -> tuple[Node, Node, Node]:
     """Everything in one period, with a point of the one before and one of the next, as NumPy has them."""
-    if type(period) not in (int, float) or not period:
-        raise Escape("numpy.interp with such a period=", "NumPy refuses it, or it is not a known number")
-    period, kinds = abs(period), (np.float64, np.float64, np.complex128 if fp.dtype.kind == "c" else np.float64)
+    if type(period) not in (int, float):
+        period = node_of(entered(period))
+        if period.ndim or period.dtype.kind not in "iuf":
+            raise Escape("numpy.interp with such a period=", "NumPy refuses it")
+        current().effect("check", emit("not_equal", period, 0), failure=_NO_PERIOD)
+        period = emit("absolute", period)
+    elif not period:
+        raise Escape("numpy.interp with such a period=", "NumPy refuses it")
+    else:
+        period = abs(period)
+    kinds = (np.float64, np.float64, np.complex128 if fp.dtype.kind == "c" else np.float64)
     x, xp, fp = (
         node if node.dtype == kind and not node.aval.weak else emit("cast", node, dtype=np.dtype(kind))
         for node, kind in zip((x, xp, fp), kinds, strict=True)
