@@ -54,6 +54,13 @@ class Appended:
         else:
             found.put(value)
 
+    def check_alone(self) -> None:
+        """Rounds are about to append to the lists themselves: not to what stands for one in a round around, which
+        would not know how often."""
+        for get, *_ in self.lists:
+            if isinstance(get(), Growing | Sometimes):
+                raise Escape("a list that a loop adds to", "how often one inside of it does so depends on data")
+
 
 @dataclass
 class Learned:

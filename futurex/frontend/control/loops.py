@@ -367,6 +367,8 @@ class _Loop:
         collector: Collector | None = None,
     ) -> None:  # fmt: skip
         """A range loop is a while loop with a counter."""
+        if self.rows is not None and collector is None:
+            self.rows.check_alone()
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
         fixed = None if callable(bounds.stop) else node_of(bounds.stop)
 
