@@ -87,7 +87,6 @@ class Collector:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
         self.counter: Any = None
         self.scope: Any = None
-        self.put_now: list[tuple[int, Any]] = []
         count = len(rows.lists)
         known = current().collected.get(code)
         self.known: Learned = Learned(None, (0,) * count, (False,) * count, {}) if known is None else known
@@ -106,7 +105,7 @@ class Collector:
         values = self.growing[number].values
         if isinstance(values, TracedList | Sometimes):
             return Sometimes(self, number, values)
-        return None if self.rows.lists[number][3] == IN_SOME else self.growing[number]
+        return None if self.rows.lists[number][3] == IN_SOME and self.left is not None else self.growing[number]
 
     def _rows(self, put: tuple[int, int], kind: Entry | Tuple) -> list[Tracer]:
         """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
@@ -161,9 +160,9 @@ class Collector:
 
     def begin(self, counter: Any) -> None:
         """A round begins, perhaps behind one that was given up."""
-        self.counter, self.put_now, self.scope = counter, [], current().scopes[-1]
-        for each in self.growing:
-            each.now, each.asked, each.asked_others = [], 0, False
+        self.counter, self.scope = counter, current().scopes[-1]
+        for growing in self.growing:
+            growing.begin()
         for each in self.sometimes:
             each.begin()
 
@@ -181,11 +180,11 @@ class Collector:
 
     def finish(self) -> None:
         """A round is over: write what it appended."""
-        put = [(number, entered_all(value)) for number, value in self.put_now]
+        put = [(each.number, entered_all(value)) for each in self.growing for value in each.now]
         kinds = self.known.kinds
         found = tuple(((number, _count(value)), kind_of_row(value)) for number, value in put)
-        fits = all([each.finish(self._place(self.first)) for each in self.sometimes])
-        if kinds is None or not _fits(found, kinds) or self.learned or not fits:
+        others = [each.finish(self._place(self.first)) for each in self.sometimes]
+        if kinds is None or not _fits(found, kinds) or self.learned or not all(others):
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
         if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):

@@ -327,7 +327,9 @@ class _Loop:
                     again = True
                 if again and trial < FIXPOINT_TRIALS - 1:
                     continue
-                if not isinstance(error, Escape) or error.site is FIRST_ROUND or not (collector and collector.sometimes):
+                if not isinstance(error, Escape) or error.site is FIRST_ROUND:
+                    raise
+                if collector is None or not collector.sometimes:
                     raise
                 break
         self.stage(bounds, item, peels=peels, compact=compact)  # lists get their entries round by round

@@ -1,4 +1,5 @@
-"""What stands for a list whose length depends on data while rounds append to it: rows of arrays, and which of them count.
+"""What stands for a list whose length depends on data while rounds append to it: rows of arrays, and which of them
+count.
 
 A round writes a row for each of its appends, whether it appends or not, and a flag that says whether it did. Behind the
 loop the list has the rows whose flags are set, in the order of the rounds: so the loop carries arrays of known sizes,
