@@ -104,6 +104,8 @@ class _Made:
             return self._one_of(output)
         if output.kind == "either":
             return self._either(output)
+        if output.kind == "nest":
+            return unflatten(output.value, map(self._leaf, output.among.values()))
         if output.kind == "arg":
             target = self._given(output)
             if isinstance(target, Array) and not output.chain:

@@ -9,7 +9,7 @@ that change lists, dicts or objects, or are given futures, have none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -166,7 +166,8 @@ def _kind(output: Output) -> Kind:
         return output.aval, output.is_array
     if output.kind == "either":
         among = output.among.values()
-        return Several([each.value for each in among if each.kind == "static"], [each.aval for each in among])
+        numbers = [each.aval for each in among if each.kind == "out" and not each.is_array]
+        return Several([each.value for each in among if each.kind == "static"], numbers)
     return type(output.value) if output.kind == "static" else object
 
 
@@ -177,11 +178,11 @@ def leaves_little(variant: Variant) -> bool:
         not (variant.opened or variant.gives or variant.apart or variant.changes)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
-            each.kind in ("arg", "given", "static", "either") or (each.kind == "out" and each.aval is not None)
+            each.kind in ("arg", "given", "static", "either", "nest") or (each.kind == "out" and each.aval is not None)
             for output in variant.outputs
-            for each in (output, *output.among.values())
+            for each in _every(output)
         )
-        and not any(output.chain for output in variant.outputs if output.kind == "out")
+        and not any(each.chain for output in variant.outputs for each in _every(output) if each.kind == "out")
     )
 
 
@@ -202,17 +203,26 @@ def returns_only(variant: Variant) -> bool:
 
 
 def _is_new(output: Output) -> bool:
-    if output.kind == "either":
+    if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_new(each) for each in output.among.values())
     return output.kind == "out" and not output.chain
 
 
 def places(output: Output) -> list[int]:
     """The results of a run that an output is made of."""
-    return [output.index, *(each.index for each in output.among.values() if each.kind == "out")]
+    first = [] if output.kind == "nest" else [output.index]
+    return first + [place for each in output.among.values() if each.kind in ("out", "nest") for place in places(each)]
+
+
+def _every(output: Output) -> Iterator[Output]:
+    yield output
+    for each in output.among.values():
+        yield from _every(each)
 
 
 def _is_it(leaf: Any, output: Output) -> bool:
+    if output.kind == "nest":
+        return False  # results of another structure come back as they are
     if output.kind == "static":
         return type(leaf) is type(output.value) and repr(leaf) == repr(output.value)
     return _fits(leaf, output)

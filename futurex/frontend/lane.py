@@ -21,7 +21,7 @@ from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.runtime.futures import OWN_REFERENCES, Done, Resident
-from futurex.tree.pytree import Structure
+from futurex.tree.pytree import Structure, unflatten
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
@@ -254,16 +254,20 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
     number, among = output.index, [output.among[k] for k in range(len(output.among))]
 
     def made(results: Sequence[Any], call: Any) -> Any:
-        found = among[int(results[number])]
+        return part(among[int(results[number])], results, call)
+
+    def part(found: Output, results: Sequence[Any], call: Any) -> Any:
+        if found.kind == "nest":
+            return unflatten(found.value, [part(each, results, call) for each in found.among.values()])
         if found.aval is None:
             return found.value
-        return Array(Done(results[found.index], call), found.aval, None, False)
+        return Array(Done(results[found.index], call), found.aval, None, found.is_array)
 
     return made
 
 
 def _is_plain(output: Output) -> bool:
-    if output.kind == "either":
+    if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -174,6 +174,19 @@ def _empty(site: Site, kind: Entry | Tuple) -> TracedList:
     return current().remember(TracedList(site, kind, rows))
 
 
+def zeros_of(kind: Entry, *counts: int) -> Node:
+    """An array of entries that are zeros."""
+    return emit("full", kind.aval.dtype.type(0), shape=(*counts, *kind.aval.shape), dtype=kind.aval.dtype)
+
+
+def _filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedList:
+    """A traced list of the rows of arrays."""
+    if isinstance(kind, Tuple):
+        parts = tuple(_filled(site, each, columns) for each in kind.kinds)
+        return current().remember(TracedTuples(site, kind, parts))
+    return current().remember(TracedList(site, kind, new_array(next(columns))))
+
+
 def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
     """A list held these entries before and after it grew or shrank: it might be a traced one in another trace."""
     trace = current()
@@ -315,7 +328,7 @@ class TracedList:
 
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList):
-            self._check(values.kind)
+            self.check(values.kind)
             added = [values._rows()._node]
         elif isinstance(values, Tracer) and values.ndim > 1:
             raise Escape("extending a list by the rows of an array", "it is traced as an array")
@@ -323,23 +336,29 @@ class TracedList:
             added = [self._row(value) for value in items(values)]
         own_container(self, "a list")
         for node in added:
-            self.rows = new_array(emit("concatenate", self._rows()._node, node, axis=0))
+            rows = self._rows()._node
+            is_empty = isinstance(rows.shape[0], int) and rows.shape[0] == 0
+            self.rows = new_array(node if is_empty else emit("concatenate", rows, node, axis=0))
 
     def __iadd__(self, values: Any) -> TracedList:
         self.extend(values)
         return self
 
+    def add_rows(self, columns: Sequence[Node]) -> None:
+        """Entries that are the rows of an array, of which a list of tuples has one for each of their parts."""
+        self.extend(_filled(self.site, self.kind, iter(columns)))
+
     def _row(self, value: Any) -> Node:
         """One entry as an array of one row. An array is the list's and somebody else's: nobody may write into it."""
         value = entered(value)
-        self._check(Entry.of(value))
+        self.check(Entry.of(value))
         share_entry(value)
         node = raw(value)
         if node.aval.weak:
             node = emit("cast", node, dtype=node.dtype)
         return emit("reshape", node, shape=(1, *self.kind.aval.shape))
 
-    def _check(self, kind: Entry | Tuple | None) -> None:
+    def check(self, kind: Entry | Tuple | None) -> None:
         common = self.kind.joined(kind)
         if common != self.kind:
             current().grown[self.site] = common
@@ -397,7 +416,7 @@ class TracedTuples(TracedList):
         return self._of(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._check(Entry.of(value))
+        self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
 
@@ -425,13 +444,13 @@ class TracedTuples(TracedList):
 
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList):
-            self._check(values.kind)
+            self.check(values.kind)
             assert isinstance(values, TracedTuples)
             added: tuple[Any, ...] = values._columns()
         else:
             entries = list(items(values))
             for entry in entries:
-                self._check(Entry.of(entry))
+                self.check(Entry.of(entry))
             added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
         for column, more in zip(self._columns(), added, strict=True):
             column.extend(more)
@@ -440,7 +459,7 @@ class TracedTuples(TracedList):
         return tuple(column.pop(index) for column in self._columns())
 
     def insert(self, index: Any, value: Any) -> None:
-        self._check(Entry.of(value))
+        self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column.insert(index, entry)
 

@@ -33,13 +33,16 @@ class Conflict(Placeholder):
     """What a name is bound to after branches that left values behind which cannot be one.
 
     Whoever uses it learns why, and which choice has to be merged later. ``told``: somebody who is told of a use, so
-    that another trace can have a value there.
+    that another trace can have a value there. ``alternatives``: what it is one of, for who needs no one thing.
     """
 
-    __slots__ = ("told", "what", "where", "why")
+    __slots__ = ("alternatives", "told", "what", "where", "why")
 
-    def __init__(self, what: str, why: str, site: Any, told: Callable[[], None] | None = None) -> None:
-        self.what, self.why, self.where, self.told = what, why, site, told
+    def __init__(
+        self, what: str, why: str, site: Any, told: Callable[[], None] | None = None,
+        alternatives: Alternatives | None = None,
+    ) -> None:  # fmt: skip
+        self.what, self.why, self.where, self.told, self.alternatives = what, why, site, told, alternatives
 
     def used(self) -> NoReturn:
         if self.told is not None:
@@ -65,3 +68,20 @@ class Either(Placeholder):
         from futurex.frontend.control.either import decided
 
         return decided(self)
+
+
+class Alternatives(Placeholder):
+    """Two nests, of which ``flag`` says whether it is the ``first``; each may be such a pair itself."""
+
+    __slots__ = ("first", "flag", "second")
+
+    def __init__(self, flag: Any, first: Any, second: Any) -> None:
+        self.flag, self.first, self.second = flag, first, second
+
+    def flat(self) -> list[tuple[Any, Any]]:
+        """All nests, each with the flag that says, where none before it is meant, that it is."""
+        from futurex.frontend.control.either import both
+
+        first = self.first.flat() if type(self.first) is Alternatives else [(self.first, True)]
+        second = self.second.flat() if type(self.second) is Alternatives else [(self.second, True)]
+        return [*((value, both(self.flag, flag)) for value, flag in first), *second]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,58 +11,37 @@ import numpy as np
 
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls, vectorized  # noqa: F401
 from futurex.frontend.array import Array
-from futurex.frontend.control.either import number_of
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
-from futurex.frontend.given import given
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
-from futurex.frontend.kept import Kept, kept_apart
+from futurex.frontend.kept import kept_apart
 from futurex.frontend.keys import Key, argument_paths, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
-from futurex.frontend.outside import PLAIN, check_state, fingerprint
-from futurex.frontend.placeholders import Either, Placeholder
+from futurex.frontend.outputs import Output, Outputs, alternatives, shared_cells, things
+from futurex.frontend.outside import check_state, fingerprint
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
-from futurex.frontend.trace import Capture, Cell, Trace, current, start
+from futurex.frontend.trace import Capture, Cell, Trace, start
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
-from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, new_symbol, renamed
+from futurex.tree.dims import Dim, Symbol, UnknownDimension, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
-from futurex.tree.node import Node, param, size_node
+from futurex.tree.node import Node, param
 from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
 UNLEARNED = 8  # calls that were looked at and taught nothing, behind which none is looked at any more
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
-
-    kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
-    # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
-    # "either": one of several things, whose number is that output
-    index: int = 0
-    chain: Chain = ()
-    aval: Aval | None = None
-    is_array: bool = False
-    value: Any = None
-    dims: tuple[Dim, ...] = ()  # in the chain of a view
-    inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
-    same: int | None = None  # the outputs of a call with this number are one array
-    among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
 @dataclass
@@ -447,13 +425,13 @@ def _collect(
         ends = {"finishes", "context"} & set(generator.gi_code.co_names)
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
             raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
-    result, nests = kept_apart(result, trace)
+    result, nests = kept_apart(alternatives(result), trace)
     changed = changed_objects(trace)
     result_leaves, variant.structure = flatten(taken_apart(result))
     parts = [flatten(taken_apart(nest)) for nest in nests]
     inner = [each for part, _ in parts for each in part]
     everywhere = [*result_leaves, *inner, *changed_leaves(changed)]
-    everywhere = [each for leaf in everywhere for each in (leaf.values if type(leaf) is Either else (leaf,))]
+    everywhere = [each for leaf in everywhere for each in things(leaf)]
     everywhere = [trace.captured(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in everywhere]
     _keep_whole(trace, everywhere)
     left = Left(everywhere)
@@ -463,7 +441,7 @@ def _collect(
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
-    outputs = _Outputs(outs, cells, _shared_cells(everywhere), left)
+    outputs = Outputs(outs, cells, shared_cells(everywhere), left)
     variant.outputs = list(map(outputs.of, result_leaves))
     for part, structure in parts:
         variant.shared.append((list(map(outputs.of, part)), structure))
@@ -506,96 +484,6 @@ def _keep_whole(trace: Trace, leaves: list[Any]) -> None:
     if (sites if left else sites & trace.shared) - trace.loops:
         trace.loops |= sites
         raise Retrace
-
-
-def _shared_cells(leaves: list[Any]) -> set[Cell]:
-    seen: set[Cell] = set()
-    twice: set[Cell] = set()
-    for leaf in leaves:
-        if isinstance(leaf, Tracer):
-            (twice if leaf._cell in seen else seen).add(leaf._cell)
-    return twice
-
-
-class _Outputs:
-    """Where the leaves come from that a call leaves behind; what the plan is to give for them is added to ``outs``."""
-
-    def __init__(self, outs: list[Node], cells: dict[Cell, int], shared: set[Cell], left: Left) -> None:
-        self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
-        self._bases: dict[Cell, int] = {}
-
-    def of(self, leaf: Any) -> Output:
-        if isinstance(leaf, Tracer):
-            if leaf._loose:
-                current().tell()
-            return self._array(leaf)
-        if type(leaf) is Either:
-            return self._either(leaf)
-        if isinstance(leaf, Placeholder):
-            leaf.used()
-        if type(leaf) is Kept:
-            return Output(leaf.kind, leaf.number, value=leaf)
-        if type(leaf) is TracedGenerator:
-            return self._generator(leaf)
-        if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
-            return self.of(current().captured(leaf))
-        if type(leaf) is set:
-            return Output("set", value=frozenset(leaf))
-        if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
-            raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
-        if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
-            raise Escape("a function as a result", "it would be the same object at every call")
-        return Output("static", value=leaf)
-
-    def _array(self, leaf: Tracer) -> Output:
-        """One that branches or rounds have merged may be another that the call leaves behind, or that it was given."""
-        others = self._left.choice(leaf)
-        if others is None:
-            return self._own(leaf)
-        among = {number: self._other(number, other) for number, other in others.items()}
-        own = self._own(leaf)
-        self._outs.append(leaf._cell.which.number)
-        is_same = self._left.same(leaf) if leaf._chain else None
-        return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, same=is_same, among=among)
-
-    def _either(self, leaf: Either) -> Output:
-        """One of several things. Of a run that failed the number is one."""
-        among = {number: self.of(value) for number, value in enumerate(leaf.values)}
-        self._outs.append(number_of(leaf))
-        return Output("either", len(self._outs) - 1, aval=self._outs[-1].aval, among=among)
-
-    def _other(self, number: int, other: Tracer) -> Output:
-        chain = self._left.row(number)
-        return self.of(other) if chain is None else Output("row", self._cells[other._cell], chain)
-
-    def _own(self, leaf: Tracer) -> Output:
-        node, outs, cell = leaf._node, self._outs, leaf._cell
-        same = None if leaf.is_scalar else self._left.same(leaf)
-        if cell in self._cells and cell.origin is not None:
-            dims, inner = self._inner(leaf)
-            return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
-        if cell in self._shared:
-            if cell not in self._bases:
-                self._bases[cell] = len(outs)
-                outs.append(given(cell.value, cell, cell.strides or cell.asked))
-            dims, inner = self._inner(leaf)
-            place, is_array = self._bases[cell], not leaf.is_scalar
-            return Output("out", place, leaf._chain, node.aval, is_array, dims=dims, inner=inner, same=same)
-        outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
-        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
-
-    def _inner(self, leaf: Tracer) -> tuple[tuple[Dim, ...], tuple[int, int]]:
-        """Has the plan give what a view's chain refers to."""
-        dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
-        given_too = [*leaf._dynamic, *map(size_node, dims)]
-        self._outs += given_too
-        return dims, (len(self._outs) - len(given_too), len(given_too))
-
-    def _generator(self, leaf: TracedGenerator) -> Output:
-        if leaf._cell in self._cells:
-            return Output("arg", self._cells[leaf._cell])
-        self._outs.append(leaf._cell.value)
-        return Output("generator", len(self._outs) - 1)
 
 
 def _located(error: Exception) -> Exception:

@@ -29,8 +29,6 @@ _AT = (("index", (("d", 0),)),)
 
 def stack_tapes(graph: Graph) -> Graph:
     """The graph with such loops and scans."""
-    if not all(map(_is_known, (*graph.params, *graph.nodes))):
-        return graph
     lengths = _lengths(graph)
     if not lengths:
         return graph
@@ -41,12 +39,6 @@ def stack_tapes(graph: Graph) -> Graph:
         elif node.op == "item" and node.inputs[0] in lengths:
             makers[node] = _item_maker(node)
     return rewrite(graph, lambda node: None, makers)
-
-
-def _is_known(node: Node) -> bool:
-    """Are all extents known? Elsewhere nodes may refer to each other's."""
-    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    return all((aval.element if isinstance(aval, Tape) else aval).static for aval in avals)
 
 
 def _lengths(graph: Graph) -> dict[Node, int]:
@@ -90,10 +82,14 @@ def _fits(tape: Tape, count: int) -> bool:
 
 
 def _is_simple(node: Node) -> bool:
-    """Is it made of small arrays only, so that it is compiled, and without prints and draws?"""
+    """Is it made of small arrays only, so that it is compiled, and without prints and draws? Sizes that only the run
+    knows are named by who shows them, which another loop would not."""
+    if not node.is_static:
+        return False
     graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
     while graphs:
-        for each in graphs.pop().nodes:
+        graph = graphs.pop()
+        for each in (*graph.params, *graph.nodes):
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
             if is_effect(each) or any(isinstance(a, Tape) or not a.static or a.size > WIDEST for a in avals):
                 return False

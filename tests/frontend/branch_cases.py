@@ -140,8 +140,8 @@ def a_type_that_depends_on_data(x, a):
     return y
 
 
-@cases(np.float64(1.0), F4, staged=False)
-@cases(np.float64(-1.0), F4, staged=False)
+@cases(np.float64(1.0), F4)
+@cases(np.float64(-1.0), F4)
 def a_promotion_that_depends_on_data(a, x):
     y = 0.1
     if a > 0:

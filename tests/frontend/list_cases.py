@@ -164,7 +164,7 @@ def kept_for_the_next_round(v):
     return total
 
 
-@cases(P[:5].copy(), staged=False)
+@cases(P[:5].copy())
 def an_entry_is_written(points):
     kept = []
     for p in points:

@@ -43,7 +43,7 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
-from futurex.frontend.placeholders import Either
+from futurex.frontend.placeholders import Alternatives, Either
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
@@ -116,7 +116,7 @@ def if_(
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
     try:
-        merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, "the result"])
+        merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, RESULT])
     except Escape as escape:
         escape.site = IN_BRANCH
         if site is not None:
@@ -148,7 +148,8 @@ def _trace_branch(
         state = tuple(map(settled, get()))
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
-        values = (*state, result, *(entry for _, entries in objects.values() for entry in entries.values()))
+        nests = [result] if (pair := _pair(result)) is None else [nest for nest, _ in pair.flat()]
+        values = (*state, *nests, *(entry for _, entries in objects.values() for entry in entries.values()))
         owned = owned_cells(values, scope.start)
         nodes = values_now(values)
         cells = {cell: cell.value for cell in scope.journal}
@@ -159,6 +160,11 @@ def _trace_branch(
         rows = {id(each): taken_apart(each) for each in found if isinstance(each, TracedList) and is_usable(each)}
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, rows, failure)
+
+
+def _pair(value: Any) -> Alternatives | None:
+    """The nests that a result is one of."""
+    return value.alternatives if type(value) is Conflict else None
 
 
 def _objects(value: Any) -> list[Any]:
@@ -326,6 +332,9 @@ def _cond(pred: Node, first: list[Node], second: list[Node], start: int) -> list
 
 
 Plan = Callable[[list[Node], Node], Any]
+RESULT = "the result"
+ALONE = "__fx_loop_result"
+"""A name of the rewriter: only who knows that it is bound reads it."""
 
 
 def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
@@ -333,8 +342,32 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     try:
         return _plan_value(builder, name, a, b)
     except Escape as escape:
-        conflict = Conflict(escape.what, escape.why, builder.site)
-    return lambda outs, pred: conflict
+        what, why = escape.what, escape.why
+    try:
+        made = _plan_alternatives(builder, a, b) if name == RESULT else None
+    except Escape:
+        made = None
+    return lambda outs, pred: Conflict(what, why, builder.site, None, made and made(outs, pred))
+
+
+def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Plan:
+    """How to rebuild what a function returns in either branch, for a caller who takes either."""
+    first, second = _plan_half(builder, a, True), _plan_half(builder, b, False)
+    return lambda outs, pred: Alternatives(pred, first(outs, pred), second(outs, pred))
+
+
+def _plan_half(builder: _Outputs, value: Any, in_then: bool) -> Plan:
+    """How to rebuild what is there in one branch alone."""
+    if (pair := _pair(value)) is not None:
+        return _plan_half(builder, pair, in_then)
+    if type(value) is Alternatives:
+        flags = (value.flag, const(False)) if in_then else (const(False), value.flag)
+        slot = builder.add(flags[0], flags[1], "a flag")
+        inner = [_plan_half(builder, each, in_then) for each in (value.first, value.second)]
+        return lambda outs, pred: Alternatives(outs[slot], *(part(outs, pred) for part in inner))
+    if any(type(each) is not tuple for each in containers(value)):
+        raise Escape("a list or dict that is returned in one branch only", "it is somebody's")
+    return _plan_half_bound(builder, ALONE, *((value, UNDEF) if in_then else (UNDEF, value)))
 
 
 def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:

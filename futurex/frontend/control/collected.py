@@ -11,9 +11,11 @@ from typing import Any
 
 from futurex.frontend.control.carried import FIRST_ROUND
 from futurex.frontend.control.growing import Block, Growing, kind_of_row
+from futurex.frontend.control.sometimes import Put, Sometimes
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
+from futurex.frontend.lists import Entry, TracedList, Tuple, entered_all, parts_of, share_entry, whole, zeros_of
+from futurex.frontend.rewrite.collecting import IN_SOME
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import Tracer, fresh, new_array, strong
@@ -31,7 +33,8 @@ _Kinds = tuple[tuple[tuple[int, int], Entry | Tuple], ...]
 
 class Appended:
     """What rounds of one loop append, and how. ``lists``: of each of its lists how to get it, to append to it and to
-    extend it, and how often every round appends: -1 where loops inside of it do so."""
+    extend it, and how often every round appends: -1 where loops inside of it do so, ``IN_SOME`` where some rounds may
+    not."""
 
     def __init__(self, *lists: tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any], int]) -> None:
         self.lists = lists
@@ -40,48 +43,69 @@ class Appended:
 
     def at(self, number: int) -> Any:
         """What rounds ask for entries of a list: the list, or what stands for it."""
-        return self.lists[number][0]() if self.collector is None else self.collector.growing[number]
+        found = None if self.collector is None else self.collector.stand_ins[number]
+        return self.lists[number][0]() if found is None else found
 
     def put(self, number: int, value: Any) -> None:
         """A round appends."""
-        if self.collector is None:
+        found = None if self.collector is None else self.collector.stand_ins[number]
+        if found is None:
             self.lists[number][1](value)
         else:
-            self.collector.growing[number].put(value)
+            found.put(value)
+
+    def check_alone(self) -> None:
+        """Rounds are about to append to the lists themselves: not to what stands for one in a round around, which
+        would not know how often."""
+        for get, *_ in self.lists:
+            if isinstance(get(), Growing | Sometimes):
+                raise Escape("a list that a loop adds to", "how often one inside of it does so depends on data")
 
 
 @dataclass
 class Learned:
     """What rounds of a loop do with its lists: ``kinds`` of what they append, in order, and of each list how many of
-    its ``last`` entries they ask for, and whether for any others."""
+    its ``last`` entries they ask for, and whether for any others; ``puts``: the same of lists whose length depends on
+    data, by their numbers."""
 
     kinds: _Kinds | None
     last: tuple[int, ...]
     others: tuple[bool, ...]
+    puts: dict[int, tuple[Put, ...]]
 
 
 class Collector:
     """The arrays of one staging of a loop over ``rounds``, whose body has this ``code``. ``peels``: may its first round
-    stand before it?
+    stand before it? ``left``: was it left?
 
     The last entries, for which rounds ask, are carried like names.
     """
 
-    def __init__(self, rows: Appended, code: Any, rounds: range, peels: bool) -> None:
-        self.rows, self.code, self.rounds, self.site = rows, code, rounds, Collected(code)
+    def __init__(self, rows: Appended, code: Any, rounds: range, peels: bool, left: Any) -> None:
+        self.rows, self.code, self.rounds, self.site, self.left = rows, code, rounds, Collected(code), left
         if self.site in current().loops:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
         self.counter: Any = None
         self.scope: Any = None
-        self.put_now: list[tuple[int, Any]] = []
         count = len(rows.lists)
         known = current().collected.get(code)
-        self.known: Learned = Learned(None, (0,) * count, (False,) * count) if known is None else known
+        self.known: Learned = Learned(None, (0,) * count, (False,) * count, {}) if known is None else known
         self.peels = FIRST_ROUND if peels else None
         kinds = self.known.kinds or ()
-        self.growing = [Growing(self, number) for number in range(count)]
         self.first = rounds.start if rounds.step == 1 and 0 <= rounds.start <= _NEAR else 0
+        self.growing = [Growing(self, number) for number in range(count)]
+        self.stand_ins = [self._stand_in(number) for number in range(count)]
+        self.sometimes = [each for each in self.stand_ins if isinstance(each, Sometimes)]
+        if len(rounds) > MOST and any(isinstance(each, Growing) for each in self.stand_ins):
+            raise Escape(f"a list of more than {MOST} entries", "each is one of the tree's")
         self.arrays = [self._rows(put, kind) for put, kind in kinds]
+
+    def _stand_in(self, number: int) -> Growing | Sometimes | None:
+        """What rounds ask for a list; none where they had rather have itself."""
+        values = self.growing[number].values
+        if isinstance(values, TracedList | Sometimes):
+            return Sometimes(self, number, values)
+        return None if self.rows.lists[number][3] == IN_SOME and self.left is not None else self.growing[number]
 
     def _rows(self, put: tuple[int, int], kind: Entry | Tuple) -> list[Tracer]:
         """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
@@ -89,11 +113,11 @@ class Collector:
         number, block = put
         count, parts = len(self.rounds), parts_of(kind)
         if not self.known.others[number]:
-            return [new_array(_zeros(each, self.first + count, *[block] * bool(block))) for each in parts]
+            return [new_array(zeros_of(each, self.first + count, *[block] * bool(block))) for each in parts]
         growing = self.growing[number]
         growing.kind, growing.rows = kind, []
         for before, each in zip(growing.columns(kind), parts, strict=True):
-            rows = _zeros(each, count)
+            rows = zeros_of(each, count)
             growing.rows.append(new_array(emit("concatenate", *before, rows, axis=0) if before else rows))
         return growing.rows
 
@@ -136,9 +160,11 @@ class Collector:
 
     def begin(self, counter: Any) -> None:
         """A round begins, perhaps behind one that was given up."""
-        self.counter, self.put_now, self.scope = counter, [], current().scopes[-1]
-        for each in self.growing:
-            each.now, each.asked, each.asked_others = [], 0, False
+        self.counter, self.scope = counter, current().scopes[-1]
+        for growing in self.growing:
+            growing.begin()
+        for each in self.sometimes:
+            each.begin()
 
     @property
     def learned(self) -> bool:
@@ -148,14 +174,17 @@ class Collector:
     def learn(self, kinds: _Kinds | None) -> None:
         last = tuple(max(each.asked, len(each.last)) for each in self.growing)
         others = tuple(each.asked_others or each.rows is not None for each in self.growing)
-        current().collected[self.code] = Learned(kinds, last, tuple(map(operator.or_, self.known.others, others)))
+        others = tuple(map(operator.or_, self.known.others, others))
+        puts = {each.number: tuple(each.now) for each in self.sometimes}
+        current().collected[self.code] = Learned(kinds, last, others, puts)
 
     def finish(self) -> None:
         """A round is over: write what it appended."""
-        put = [(number, entered_all(value)) for number, value in self.put_now]
+        put = [(each.number, entered_all(value)) for each in self.growing for value in each.now]
         kinds = self.known.kinds
         found = tuple(((number, _count(value)), kind_of_row(value)) for number, value in put)
-        if kinds is None or not _fits(found, kinds) or self.learned:
+        others = [each.finish(self._place(self.first)) for each in self.sometimes]
+        if kinds is None or not _fits(found, kinds) or self.learned or not all(others):
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
         if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):
@@ -173,6 +202,8 @@ class Collector:
 
     def deliver(self) -> None:
         """The loop is done: the lists have their entries."""
+        for each in self.sometimes:
+            each.deliver()
         kinds = self.known.kinds or ()
         if self._is_inside(kinds):
             return
@@ -186,12 +217,14 @@ class Collector:
                 for k in range((n + first) * many, (n + first + 1) * many):
                     entries = map(self._entry, arrays, [k] * len(parts), parts)
                     added[number].append(whole(kind, entries))
-        for growing, all_entries in zip(self.growing, added, strict=True):
-            self.rows.lists[growing.number][2](current().remember(all_entries))
+        for growing, all_entries in zip(self.stand_ins, added, strict=True):
+            if isinstance(growing, Growing):
+                self.rows.lists[growing.number][2](current().remember(all_entries))
 
     def _is_inside(self, kinds: _Kinds) -> bool:
         """Are all lists those of a loop around, to each of which rounds append one entry? Then it gets all at once."""
-        if len(kinds) != len(self.growing) or not all(type(each.values) is Growing for each in self.growing):
+        growing = [each for each in self.stand_ins if isinstance(each, Growing)]
+        if len(kinds) != len(growing) or not all(type(each.values) is Growing for each in growing):
             return False
         if any(block for (_, block), _ in kinds):
             return False
@@ -227,10 +260,6 @@ def _flat(array: Node, block: int) -> Node:
     if not block:
         return array
     return emit("reshape", array, shape=(array.shape[0] * block, *array.shape[2:]))
-
-
-def _zeros(kind: Entry, *counts: int) -> Node:
-    return emit("full", kind.aval.dtype.type(0), shape=(*counts, *kind.aval.shape), dtype=kind.aval.dtype)
 
 
 def _fits(found: _Kinds, known: _Kinds) -> bool:

@@ -189,6 +189,11 @@ def number_of(value: Either) -> Node:
     return node
 
 
+def both(first: Any, second: Any) -> Any:
+    """A flag that says whether two do, one of which may be True."""
+    return first if second is True else emit("logical_and", first, second)
+
+
 def without_first(value: Either) -> Any:
     return Either(value.values[1:], value.flags[1:], value.what, value.why) if value.flags[1:] else value.values[1]
 

@@ -17,6 +17,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
 from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
+from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of, strong
 from futurex.ops.control import Failure
@@ -51,18 +52,16 @@ class Growing:
             self._check(collector.known.last[number])
             self.last = [self._before(k) for k in range(1, collector.known.last[number] + 1)]
 
+    def begin(self) -> None:
+        """A round begins. What it adds is a list of its own, of which branches see that all add as many."""
+        trace = current()
+        self.now, self.asked, self.asked_others = trace.remember([]), 0, False
+        if type(self.values) is list and id(self.values) in trace.lists:
+            trace.lists[id(self.now)] = self.now, trace.lists[id(self.values)][1]
+
     def put(self, value: Any) -> None:
-        if current().scopes[-1] is not self.collector.scope:
-            raise Escape("a list that rounds add to", "some do so more often than others")
-        now, every = self.now, self.collector.put_now
-        count, of_all = len(now), len(every)
-
-        def undo() -> None:
-            del now[count:], every[of_all:]
-
-        current().regions[-1].undo.append(undo)
-        now.append(value)
-        every.append((self.number, value))
+        own_container(self.now, "a list")
+        self.now.append(value)
 
     append = put
 

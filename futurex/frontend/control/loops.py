@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
 from futurex.frontend.control.choices import and_, not_
-from futurex.frontend.control.collected import LEARNED, MOST, Appended, Collector
+from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH
@@ -311,13 +311,11 @@ class _Loop:
         if self.rows is None:
             self.stage(bounds, item, peels=peels, compact=compact)
             return
-        if len(rounds) > MOST:
-            raise Escape(f"a list of more than {MOST} entries", "each is one of the tree's")
         for trial in range(FIXPOINT_TRIALS):
             collector = None
             try:
                 with current().tentative():
-                    collector = Collector(self.rows, getattr(self.body, "__code__", None), rounds, peels)
+                    collector = Collector(self.rows, getattr(self.body, "__code__", None), rounds, peels, self.left)
                     with collector.collecting():
                         self.stage(bounds, item, peels=peels, compact=compact, collector=collector)
                     collector.deliver()
@@ -327,8 +325,14 @@ class _Loop:
                 if not again and collector is not None and collector.learned:  # the round did not get to its end
                     collector.learn(collector.known.kinds)
                     again = True
-                if not again or trial == FIXPOINT_TRIALS - 1:
+                if again and trial < FIXPOINT_TRIALS - 1:
+                    continue
+                if not isinstance(error, Escape) or error.site is FIRST_ROUND:
                     raise
+                if collector is None or not collector.sometimes:
+                    raise
+                break
+        self.stage(bounds, item, peels=peels, compact=compact)  # lists get their entries round by round
 
     def over_rows(self, length: Any, row: Callable[[Any], Any]) -> None:
         """Rows that are known by number."""
@@ -365,6 +369,8 @@ class _Loop:
         collector: Collector | None = None,
     ) -> None:  # fmt: skip
         """A range loop is a while loop with a counter."""
+        if self.rows is not None and collector is None:
+            self.rows.check_alone()
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
         fixed = None if callable(bounds.stop) else node_of(bounds.stop)
 

@@ -16,6 +16,8 @@ from typing import TypeGuard
 
 from futurex.frontend.rewrite.syntax import LATE, LOOKS, YIELDS, Ready, contains, exits, place_missing, stored
 
+IN_SOME = -2
+"""How often a round appends to a list of which that depends on the round."""
 _Bodies = ast.For | ast.While | ast.If | ast.With | ast.Try
 
 
@@ -29,7 +31,8 @@ class _Place:
 
 
 def find(function: ast.FunctionDef) -> None:
-    """Mark each ``for`` of a function with the lists that its rounds only append to: :func:`collected`."""
+    """Mark each ``for`` of a function with the lists that its rounds only append to: :func:`collected`. Where some
+    rounds may not, none of them asks for entries."""
     names = set(_names(function.body))
     if contains(function.body, YIELDS) or names & LOOKS:
         return
@@ -45,6 +48,12 @@ def find(function: ast.FunctionDef) -> None:
 def collected(loop: ast.For | ast.While) -> tuple[str, ...]:
     """The names of such lists, in the order in which they are first appended to."""
     found: tuple[str, ...] = vars(loop).get("_fx_collected", ())
+    return found
+
+
+def in_some_rounds(loop: ast.For | ast.While) -> frozenset[str]:
+    """Those of them to which some rounds may not append."""
+    found: frozenset[str] = vars(loop).get("_fx_in_some", frozenset())
     return found
 
 
@@ -114,26 +123,34 @@ def _mark(statements: Sequence[ast.stmt], others: set[str], outer: tuple[_Place,
         if isinstance(statement, _Bodies):
             for block in _blocks(statement):
                 _mark(block, others, (place, statement))
-        if isinstance(statement, ast.For) and not statement.orelse and not exits(statement.body):
-            puts = list(_puts(statement.body))
+        if isinstance(statement, ast.For) and not statement.orelse:
+            every = list(_puts(statement.body))
+            puts, in_some = [name for name, _ in every], {name for name, surely in every if not surely}
+            if exits(statement.body):
+                in_some.update(puts)
             mentioned = list(_names([statement]))
+            asked = {name: len(looked_at([statement.iter, *statement.body], name)) for name in puts}
             kept = [
                 name for name in dict.fromkeys(puts)
-                if name not in others and name not in stored([statement])
-                and mentioned.count(name) == puts.count(name) + len(looked_at([statement.iter, *statement.body], name))
-                and _begins(place, name)
+                if name not in others and name not in stored([statement]) and not (asked[name] and name in in_some)
+                and mentioned.count(name) == puts.count(name) + asked[name] and _begins(place, name)
             ]  # fmt: skip
             vars(statement)["_fx_collected"] = tuple(kept)
+            vars(statement)["_fx_in_some"] = frozenset(in_some)
 
 
-def _puts(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """The lists that every round appends to, itself or in loops inside of it: once for each place."""
+def _puts(body: Sequence[ast.stmt]) -> Iterator[tuple[str, bool]]:
+    """The lists that rounds append to, themselves or in loops inside of them: once for each place, and whether every
+    round does so."""
     for statement in body:
         found = appended(statement)
         if found is not None:
-            yield found[0]
+            yield found[0], True
         elif isinstance(statement, ast.For):
-            yield from (name for name in _puts(statement.body) if name in collected(statement))
+            some = in_some_rounds(statement)
+            yield from ((name, name not in some) for name, _ in _puts(statement.body) if name in collected(statement))
+        elif isinstance(statement, ast.If):
+            yield from ((name, False) for name, _ in _puts([*statement.body, *statement.orelse]))
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -438,6 +438,7 @@ class Rewriter(Expressions):
             node.body[k] = self._placed(ast.Expr(Ready(call)), statement)
             count[name] += name not in inside
         known: list[ast.expr] = []
+        count |= dict.fromkeys(collecting.in_some_rounds(node) & set(lists), collecting.IN_SOME)
         for name in lists:
             the_list = collecting.stands_for(node, name)
             methods = [fx("getattr_", the_list, ast.Constant(method)) for method in ("append", "extend")]

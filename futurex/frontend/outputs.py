@@ -1,0 +1,170 @@
+"""Where the leaves of a call's result come from."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.control.either import number_of
+from futurex.frontend.errors import Escape
+from futurex.frontend.generators import TracedGenerator
+from futurex.frontend.given import given
+from futurex.frontend.kept import Kept
+from futurex.frontend.outside import PLAIN
+from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
+from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.tracer import Tracer
+from futurex.frontend.which import Left
+from futurex.ops.streams import GENERATORS
+from futurex.ops.views import Chain
+from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, dims_in
+from futurex.tree.node import Node, const, size_node
+from futurex.tree.pytree import flatten
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
+
+    kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
+    # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
+    # "either": one of several things, whose number is that output; "nest": of other outputs, ``value`` says how
+    index: int = 0
+    chain: Chain = ()
+    aval: Aval | None = None
+    is_array: bool = False
+    value: Any = None
+    dims: tuple[Dim, ...] = ()  # in the chain of a view
+    inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
+    same: int | None = None  # the outputs of a call with this number are one array
+    among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
+
+
+def shared_cells(leaves: list[Any]) -> set[Cell]:
+    seen: set[Cell] = set()
+    twice: set[Cell] = set()
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            (twice if leaf._cell in seen else seen).add(leaf._cell)
+    return twice
+
+
+class Outputs:
+    """Where the leaves come from that a call leaves behind; what the plan is to give for them is added to ``outs``."""
+
+    def __init__(self, outs: list[Node], cells: dict[Cell, int], shared: set[Cell], left: Left) -> None:
+        self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
+        self._bases: dict[Cell, int] = {}
+
+    def of(self, leaf: Any) -> Output:
+        if isinstance(leaf, Tracer):
+            if leaf._loose:
+                current().tell()
+            return self._array(leaf)
+        if type(leaf) is Either:
+            return self._either(leaf)
+        if type(leaf) is Alternatives:
+            return self._alternatives(leaf)
+        if isinstance(leaf, Placeholder):
+            leaf.used()
+        if type(leaf) is Kept:
+            return Output(leaf.kind, leaf.number, value=leaf)
+        if type(leaf) is TracedGenerator:
+            return self._generator(leaf)
+        if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
+            return self.of(current().captured(leaf))
+        if type(leaf) is set:
+            return Output("set", value=frozenset(leaf))
+        if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
+            raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
+        if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
+            raise Escape("a function as a result", "it would be the same object at every call")
+        return Output("static", value=leaf)
+
+    def _array(self, leaf: Tracer) -> Output:
+        """One that branches or rounds have merged may be another that the call leaves behind, or that it was given."""
+        others = self._left.choice(leaf)
+        if others is None:
+            return self._own(leaf)
+        among = {number: self._other(number, other) for number, other in others.items()}
+        own = self._own(leaf)
+        self._outs.append(leaf._cell.which.number)
+        is_same = self._left.same(leaf) if leaf._chain else None
+        return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, same=is_same, among=among)
+
+    def _either(self, leaf: Either) -> Output:
+        """One of several things. Of a run that failed the number is one."""
+        among = {number: self.of(value) for number, value in enumerate(leaf.values)}
+        self._outs.append(number_of(leaf))
+        return Output("either", len(self._outs) - 1, aval=self._outs[-1].aval, among=among)
+
+    def _alternatives(self, leaf: Alternatives) -> Output:
+        """One of several nests. Of a run that failed the number is one."""
+        every = leaf.flat()
+        among = {number: self._nest(value) for number, (value, _) in enumerate(every)}
+        node: Node = const(np.int64(len(every) - 1))
+        for number, (_, flag) in reversed([*enumerate(every[:-1])]):
+            node = emit("where", flag, const(np.int64(number)), node)
+        self._outs.append(node)
+        return Output("either", len(self._outs) - 1, aval=node.aval, among=among)
+
+    def _nest(self, value: Any) -> Output:
+        leaves, structure = flatten(value)
+        if structure.kind is None:
+            return self.of(value)
+        return Output("nest", value=structure, among=dict(enumerate(map(self.of, leaves))))
+
+    def _other(self, number: int, other: Tracer) -> Output:
+        chain = self._left.row(number)
+        return self.of(other) if chain is None else Output("row", self._cells[other._cell], chain)
+
+    def _own(self, leaf: Tracer) -> Output:
+        node, outs, cell = leaf._node, self._outs, leaf._cell
+        same = None if leaf.is_scalar else self._left.same(leaf)
+        if cell in self._cells and cell.origin is not None:
+            dims, inner = self._inner(leaf)
+            return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
+        if cell in self._shared:
+            if cell not in self._bases:
+                self._bases[cell] = len(outs)
+                outs.append(given(cell.value, cell, cell.strides or cell.asked))
+            dims, inner = self._inner(leaf)
+            place, is_array = self._bases[cell], not leaf.is_scalar
+            return Output("out", place, leaf._chain, node.aval, is_array, dims=dims, inner=inner, same=same)
+        outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
+        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
+
+    def _inner(self, leaf: Tracer) -> tuple[tuple[Dim, ...], tuple[int, int]]:
+        """Has the plan give what a view's chain refers to."""
+        dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
+        given_too = [*leaf._dynamic, *map(size_node, dims)]
+        self._outs += given_too
+        return dims, (len(self._outs) - len(given_too), len(given_too))
+
+    def _generator(self, leaf: TracedGenerator) -> Output:
+        if leaf._cell in self._cells:
+            return Output("arg", self._cells[leaf._cell])
+        self._outs.append(leaf._cell.value)
+        return Output("generator", len(self._outs) - 1)
+
+
+def alternatives(result: Any) -> Any:
+    """The result of a call: where branches left nests behind that cannot be one, those that it is one of."""
+    return result.alternatives if type(result) is Conflict and result.alternatives is not None else result
+
+
+def things(leaf: Any) -> Iterator[Any]:
+    """What a leaf may be in a run."""
+    if type(leaf) is Alternatives:
+        for value, _ in leaf.flat():
+            for each in flatten(value)[0]:
+                yield from things(each)
+    elif type(leaf) is Either:
+        yield from leaf.values
+    else:
+        yield leaf
