@@ -19,9 +19,10 @@ def given(node: Node, cell: Cell, strides: Strides) -> Node:
     if axes is None or (axes != tuple(range(node.ndim)) and cell.asked is None):
         return node
     if axes == tuple(range(node.ndim)):
-        return apply("contiguous", node) if _may_lie_otherwise(node) else node
+        otherwise = _may_lie_otherwise(node) or (cell.asked is not None and _reads_turned(node, given_too=True))
+        return apply("contiguous", node) if otherwise else node
     turned = _transposed(node, axes)
-    if _base(turned).op in ("param", "const") or _may_lie_otherwise(turned):
+    if _base(turned).op in ("param", "const") or _may_lie_otherwise(turned) or _reads_turned(turned, given_too=True):
         turned = apply("contiguous", turned)
     return apply("transpose", turned, axes=undone(axes))
 
@@ -41,7 +42,7 @@ def _may_lie_otherwise(node: Node) -> bool:
         return False
     if _is_handed_on(base) or any(_turns(each) for each in _views(node)):
         return True
-    return base.is_static and base.size >= LEAST_ELEMENTS and _reads_turned(base)
+    return _reads_turned(base)
 
 
 def _is_handed_on(node: Node) -> bool:
@@ -92,12 +93,18 @@ def _keeps(source: Node, step: Step) -> bool:
     return step[0] in ("reshape", "sized")
 
 
-def _reads_turned(node: Node) -> bool:
-    """Is it made by elementwise operations of what is transposed? The passes may do these in its order."""
+def _reads_turned(node: Node, *, given_too: bool = False) -> bool:
+    """Is it large, and made by elementwise operations of what is transposed, or ``given_too``: of arguments, which may
+    lie in any order? The passes may do these in its order."""
+    node = _base(node)
+    if not node.is_static or node.size < LEAST_ELEMENTS:
+        return False
     todo, seen = [node], {node}
     while todo:
         each = todo.pop()
         if each.op == "transpose" or any(step[0] == "transpose" for step in each.attrs.get("chain", ())):
+            return True
+        if given_too and each.op == "param" and each is not node:
             return True
         if each.record.elementwise:
             more = [source for source in each.inputs if source not in seen and source.shape == node.shape]

@@ -67,6 +67,30 @@ def test_elementwise_results_lie_as_numpys(name):
     assert [each.node.op for each in plan.instructions] == ["fused"]
 
 
+COPIES = {
+    "ascontiguousarray": lambda x: np.ascontiguousarray(x * 2),
+    "copy": lambda x: (x * 2).copy(),
+    "array": lambda x: np.array(x * 2, order="C"),
+    "astype": lambda x: x.astype("f4", order="C"),
+    "ufunc": lambda x: np.add(x, 1, order="C"),
+    "copied before": lambda x: x.copy().astype("i4"),
+    "asfortranarray": lambda x: np.asfortranarray((x * 2).T),
+    "Fortran copy": lambda x: (x * 2).T.copy("F"),
+    "asarray": lambda x: np.asarray((x * 2).T, order="F"),
+    "kept": lambda x: (x * 2).copy("K"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("copy", COPIES)
+def test_copies_lie_as_the_program_asks(copy, name):
+    staged, x = fx.futurize(COPIES[copy]), lying(name)
+    for _ in range(3):
+        actual, expected = np.asarray(staged(x)), COPIES[copy](x)
+        equal(actual, expected)
+        assert actual.strides == expected.strides
+
+
 @pytest.mark.parametrize("name", ["Fortran", "square"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "var", "max"])
 @pytest.mark.parametrize("axis", [0, -1, None])
