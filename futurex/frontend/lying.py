@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,12 @@ from futurex.frontend.layout import order_in_memory
 from futurex.frontend.plain import folded, overlap
 from futurex.passes.dead import may_raise
 from futurex.passes.orders import LEAST_ELEMENTS, Axes, as_they_lie
+from futurex.passes.rewrite import rewrite
 from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply
+
+_SMALL = 64
+"""Elements of what is copied, before the array is written that it was read from."""
 
 if TYPE_CHECKING:
     from futurex.frontend.variants import Variant
@@ -34,7 +40,10 @@ class Lying:
     def graph(self, graph: Graph) -> Graph:
         """The tree of a trace for such inputs."""
         outs = {out: self.orders[k] for out, k in self.written.items() if k in self.orders}
-        return as_they_lie(graph, self.orders, outs)
+        graph = as_they_lie(graph, self.orders, outs)
+        if not self.written:
+            return graph
+        return rewrite(graph, functools.partial(_copied_if_small, {graph.params[k] for k in self.written.values()}))
 
     def inputs(self, inputs: list[Any]) -> list[Any]:
         """What a run takes of the inputs of a call."""
@@ -54,6 +63,12 @@ class Lying:
             np.copyto(target, result)
         elif result is not inputs[k] or not np.may_share_memory(result, target):
             np.copyto(target if k not in self.orders else target.transpose(self.orders[k]), result)
+
+
+def _copied_if_small(written: set[Node], node: Node) -> Node | None:
+    """Of what is written, a copy of a few elements, which else would be a view that a write in place changes."""
+    small = node.op == "load" and node.is_static and node.size <= _SMALL and node.inputs[0] in written
+    return apply("contiguous", node) if small else None
 
 
 def lying_of(variant: Variant, leaves: Sequence[Any]) -> Lying:

@@ -350,6 +350,35 @@ def test_places_that_data_tell_are_written_in_the_argument(case):
     assert memory.peak < x.nbytes or case in COPIED, memory
 
 
+def two_change_places(x, i, k):
+    x[i, 0], x[k, 1] = x[k, 1], x[i, 0]
+
+
+def several_in_turn(x, i, k):
+    first = x[0, 0]
+    x[0, 0] = x[1, 1]
+    x[1, 1] = x[2, 2]
+    x[2, 2] = first
+
+
+def filled(x, i, k):
+    x.fill(i)
+
+
+@pytest.mark.usefixtures("no_errors")
+@pytest.mark.parametrize("order", ["F", "C"])
+@pytest.mark.parametrize("case", [two_change_places, several_in_turn, filled])
+def test_elements_are_read_before_they_are_written(case, order):
+    staged = fx.futurize(case)
+    for k in (3, 299, 5):
+        mine, plain = (lying("Fortran").copy(order) for _ in range(2))
+        case(plain, np.int64(5), np.int64(k))
+        staged(mine, np.int64(5), np.int64(k))
+        np.testing.assert_array_equal(mine, plain)
+    memory = staged.trace(mine, np.int64(5), np.int64(3)).plan.memory
+    assert memory.peak < mine.nbytes or order == "F", memory
+
+
 @pytest.mark.usefixtures("no_errors")
 def test_indices_and_values_that_are_the_argument_are_read_before_it_is_written():
     def f(x):

@@ -84,7 +84,7 @@ def _fill(self: Tracer, value: Any) -> None:
     node = node_of(value)
     if node.ndim:
         raise Escape("fill() with an array", "NumPy takes a scalar")
-    self._write(node)
+    self[...] = value
 
 
 def _of_function(function: Any) -> Handler:
