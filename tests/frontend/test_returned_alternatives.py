@@ -16,10 +16,10 @@ def first_above(x, c):
     return None
 
 
-def first_by_enumerate(x, c):
+def first_by_enumerate(x, c):  # noqa: RET503 - and None without a word
     for i, v in enumerate(x):
         if v > c:
-            return i, v  # noqa: RET503 - and None otherwise
+            return i, v
 
 
 def numbers_or_others(x, c):
