@@ -23,7 +23,7 @@ def int_then_float(x):
     return y
 
 
-@both(staged=False)
+@both()
 def int_then_array(x):
     y = 0
     if x[0] > 0:
@@ -31,7 +31,7 @@ def int_then_array(x):
     return y
 
 
-@both(staged=False)
+@both()
 def none_or_array(x):
     y = None
     if x[0] > 0:
@@ -65,7 +65,7 @@ def f4_f8(x):
     return y.sum()
 
 
-@both(staged=False)
+@both()
 def ranks(x):
     y = x
     if x[0] > 0:
@@ -93,7 +93,7 @@ def traced_recursion(a):
     return halve(a)
 
 
-@cases(np.array(6), staged=False)
+@cases(np.array(6))
 def fib(n):
     def f(k):
         if k < 2:

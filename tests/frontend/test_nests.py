@@ -109,7 +109,7 @@ def test_lists_that_each_round_makes_are_not_carried(rounds, traces):
     graph = staged.graph(np.random.default_rng(0).normal(size=20), 20)
     assert sum(node.op == "loop" for node in graph.nodes) == 1
     assert len(traces) <= 3
-    assert len(rounds) <= 14
+    assert len(rounds) <= 20
     same(lists_of_each_round, np.random.default_rng(1).normal(size=20), 20)
 
 

@@ -43,6 +43,7 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
+from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Either
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
@@ -367,6 +368,8 @@ def _plan_half(builder: _Outputs, value: Any, in_then: bool) -> Plan:
         return lambda outs, pred: Alternatives(outs[slot], *(part(outs, pred) for part in inner))
     if any(type(each) is not tuple for each in containers(value)):
         raise Escape("a list or dict that is returned in one branch only", "it is somebody's")
+    if not all(isinstance(each, (Tracer, np.generic, *PLAIN)) for each in flatten(value)[0]):
+        raise Escape("an object that is returned in one branch only", "it is somebody's")
     return _plan_half_bound(builder, ALONE, *((value, UNDEF) if in_then else (UNDEF, value)))
 
 
