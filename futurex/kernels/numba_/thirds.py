@@ -117,7 +117,7 @@ class Writer:
         def part(k: str, count: str) -> None:
             steps = self._sides(count)
             base = code.at("float", product.x, self._element(first, k, "%x_row", self.form.x_turned))
-            found = self._pack(self.x_room, base, "%x_row", rows, count, steps, self.form.x_turned, False, _START)
+            found = self._pack(self.x_room, base, "%x_row", rows, count, steps, self.form.x_turned, False)
             x_found = self._sizes(found)
             with code.loop(begin, end) as (task, _):
                 if not self.form.deep:
@@ -151,7 +151,7 @@ class Writer:
         )
         columns = code.least(code.do(f"sub i64 {total}, {column}"), str(form.whole.width))
         base = code.at("float", product.y_batch, self._element(column, k, "%y_row", not form.y_turned))
-        found = self._pack(self.y_room, base, "%y_row", columns, count, steps, not form.y_turned, True, _START)
+        found = self._pack(self.y_room, base, "%y_row", columns, count, steps, not form.y_turned, True)
         self._check(x_found, self._sizes(found))
         step = code.multiply(steps, str(_PACKED))
         with code.loop("0", self._sides(columns)) as (block, _), code.loop("0", self._sides(rows)) as (group, _):
@@ -211,16 +211,15 @@ class Writer:
             code.run(f"call void @llvm.x86.tilestored64(i8 {k}, ptr {at}, i64 {4 * SIDE})")
 
     def _pack(
-        self, room: str, base: str, line: str, extent: str, count: str, steps: str, across: bool, second: bool,
-        start: Sequence[str],
-    ) -> list[str]:  # fmt: skip
+        self, room: str, base: str, line: str, extent: str, count: str, steps: str, across: bool, second: bool
+    ) -> list[str]:
         """Take an operand apart: ``extent`` rows (of the second, columns) and ``count`` inner elements, from ``base``
-        on. ``across``: lines of memory, ``line`` elements from one to the next, are inner elements. ``start``: what was
-        found of magnitudes before; gives what is found now."""
+        on. ``across``: lines of memory, ``line`` elements from one to the next, are inner elements. Gives what is
+        found of magnitudes."""
         code = self.code
         groups = self._sides(extent)
         most = (steps, groups) if across else (groups, steps)  # along the lines of memory within
-        with code.loop("0", most[0], carried=_kept(start)) as (first, found):
+        with code.loop("0", most[0], carried=_kept(_START)) as (first, found):
             with code.loop("0", most[1], carried=_kept(found)) as (then, held):
                 group, step = (then, first) if across else (first, then)
                 to = code.at("i8", room, code.multiply(code.add(code.multiply(group, steps), step), str(_PACKED)))
