@@ -117,7 +117,7 @@ def _quantile(scale: float) -> Any:
         low = apply("minimum", apply("maximum", _in(apply("floor", place), np.intp), 0), n - 1)
         ordered = apply("sort", x, axis=0, kind=None)
         below, above = (
-            apply("gather", ordered, apply("reshape", each, shape=each.shape), pattern=_FIRST)
+            apply("gather", ordered, each, pattern=_FIRST)
             for each in (low, apply("minimum", low + 1, n - 1))
         )
         along = apply("reshape", place - low, shape=(*q.shape, *(1,) * (x.ndim - 1)))
