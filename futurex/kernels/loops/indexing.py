@@ -92,9 +92,12 @@ def _at(f: Function, first: str, place: str, apart: int) -> str:
 def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     if _is_stepped(inputs[0], placed.node.attrs["chain"]):
         return _load_stepped(e, placed.node, inputs[0], _dynamic(e, inputs[1:]))
-    region = arrays.viewed(e.function, _array(inputs[0]), placed.node.attrs["chain"], _dynamic(e, inputs[1:]))
+    base = _array(inputs[0])
+    region = arrays.viewed(e.function, base, placed.node.attrs["chain"], _dynamic(e, inputs[1:]))
     if not region.shape:
         return e.unboxed(region)
+    if 0 in placed.consumes and base.owned and isinstance(region.shape[0], Extent):
+        return replace(base, shape=(Extent(region.shape[0].register, base.capacity[0]), *base.shape[1:]))
     return region if placed.lazy else e.copied(region)
 
 

@@ -57,10 +57,34 @@ def overwrites(node: Node) -> list[int]:
     return []
 
 
+def is_shorter(node: Node) -> bool:
+    """The first rows of an array that only the run can count, as a list without its last entries: memory that they may
+    have for themselves where nobody reads the others afterwards."""
+    if node.op != "load" or len(node.attrs["chain"]) != 1 or node.aval.static or node.inputs[0].aval.static:
+        return False
+    kind, entries = node.attrs["chain"][0]
+    if kind != "index" or len(entries) != 1 or entries[0][0] != "s":
+        return False
+    _, start, _, step = entries[0]
+    return start in (None, 0) and step in (None, 1)
+
+
+def _overwritten(graph: Graph) -> dict[Node, list[int]]:
+    """For each node the inputs whose memory it would like to take: of a shorter array only where that is a result, or
+    overwritten itself, for else it is read where it lies."""
+    found: dict[Node, list[int]] = {}
+    changing = set(graph.outs)
+    for node in reversed(graph.nodes):
+        places = [0] if node in changing and is_shorter(node) else overwrites(node)
+        changing.update(node.inputs[k] for k in places)
+        found[node] = places
+    return found
+
+
 def _changed(graph: Graph) -> set[int]:
     """Array inputs that a branch overwrites or returns."""
     position = {node: k for k, node in enumerate(graph.params)}
-    wanted = {node.inputs[k] for node in graph.nodes for k in overwrites(node)} | set(graph.outs)
+    wanted = {node.inputs[k] for node, places in _overwritten(graph).items() for k in places} | set(graph.outs)
     return {position[node] for node in wanted if node in position and is_array(node.aval)}
 
 
@@ -80,8 +104,9 @@ def schedule(graph: Graph) -> Schedule:
     kept = set(graph.outs)
     taken: set[Node] = set()
     consumes: list[set[int]] = [set() for _ in nodes]
+    overwritten = _overwritten(graph)
     for k, node in enumerate(nodes):
-        for place in overwrites(node):
+        for place in overwritten[node]:
             source = node.inputs[place]
             others = [user for user in users[source] if user != k]
             if (
@@ -131,8 +156,11 @@ def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node])
             shown, overwritten = node, len(order)
             while shown.op in VIEWS or shown.op == "item":
                 shown = shown.inputs[0]
-                if shown in consumer:
-                    overwritten = min(overwritten, position[consumer[shown]])
+                writer = consumer.get(shown)
+                while writer is not None and is_shorter(writer):  # writes nothing itself
+                    writer = consumer.get(writer)
+                if writer is not None:
+                    overwritten = min(overwritten, position[writer])
             if end < overwritten:
                 lazy.add(node)
         reach = end if node in lazy or node.op == "item" else k
