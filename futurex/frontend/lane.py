@@ -60,9 +60,9 @@ class Lane:
         takes = any(key[0] is Array for key in variant.leaves)
         apart = [variant.leaves[k][0] is np.ndarray and len(variant.leaves[k]) > 3 for k in variant.inputs]
         self.fits = not (takes or variant.gives or variant.captures) and all(
-            k in variant.lying.orders for k, strided in enumerate(apart) if strided
+            k in variant.lying.orders or k in variant.lying.steps for k, strided in enumerate(apart) if strided
         )
-        self.lies = bool(variant.lying.orders)
+        self.lies = bool(variant.lying.orders or variant.lying.steps)
         self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
         self.read = 0

@@ -9,7 +9,9 @@ A *chain* is a tuple of steps from a base array to a view of it:
   ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``;
 - ``("sized", shape)``: nothing but that slices before it, whose parts the run knows, are known to leave this shape;
 - ``("windows", axis, size)``: all windows of ``size`` elements along an axis, whose elements are a last axis. Elements
-  are in several windows, so nothing is written through such a view.
+  are in several windows, so nothing is written through such a view;
+- ``("strided", start, shape, steps)``: of a dense array of one axis the elements from ``start`` on, so many from one to
+  the next along each axis. Plans read arguments that are views so.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, zeros_like
@@ -85,6 +88,8 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
             base = _side_by_side(base).view(step[1])
         elif kind == "field":
             base = base.getfield(np.dtype(step[1]), step[2])
+        elif kind == "strided":
+            base = _strided(base, *step[1:])
         else:
             raise ValueError(f"a view chain has an unknown step {step!r}")
     return base
@@ -94,6 +99,14 @@ def sized(view: Any, shape: tuple[int, ...]) -> None:
     """Raise RuntimeError if a view has another shape than was known before."""
     if view.shape != shape:
         raise RuntimeError(f"a view of shape {view.shape} was to have the shape {shape}")
+
+
+def _strided(base: Any, start: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> Any:
+    (size,) = base.strides
+    strides = tuple([size * step for step in steps])
+    if base.flags.c_contiguous:
+        return np.ndarray(shape, base.dtype, base, size * start, strides)
+    return as_strided(base[start:], shape, strides, writeable=base.flags.writeable)
 
 
 def _side_by_side(base: Any) -> Any:

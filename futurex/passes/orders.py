@@ -11,6 +11,9 @@ operations read what is turned, and write once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import undone
@@ -23,6 +26,25 @@ LEAST_ELEMENTS = 16 * 1024
 """Smaller arrays lie in the nearest caches, in whatever order they are read."""
 
 Axes = tuple[int, ...]
+_NONE: Mapping[int, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A view with gaps of a dense array of one axis, of ``size`` elements: its axes in the order of memory, so many
+    elements from one to the next along each, and by which exchange of axes it comes into that order."""
+
+    size: int
+    start: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+    axes: Axes
+
+    def of(self, array: Node) -> Node:
+        """The view."""
+        return _exchanged(
+            apply("load", array, chain=(("strided", self.start, self.shape, self.steps),)), undone(self.axes)
+        )
 
 
 def keep_orders(graph: Graph) -> Graph:
@@ -40,8 +62,11 @@ def keep_orders(graph: Graph) -> Graph:
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def as_they_lie(graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axes]) -> Graph:
-    """The graph whose parameters of these numbers are arrays in C order: theirs are what comes of exchanging axes.
+def as_they_lie(
+    graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axes], steps: Mapping[int, Steps] = _NONE
+) -> Graph:
+    """The graph whose parameters of these numbers are arrays in C order: theirs are what comes of exchanging axes, or
+    views of what lies from their first element to the last in memory.
 
     Of these outputs the axes are exchanged likewise.
 
@@ -51,13 +76,17 @@ def as_they_lie(graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axe
     >>> print(as_they_lie(Graph([x], [x * 2]), {0: (1, 0)}, {}).params[0].aval)
     float64[2,3]
     """
-    if not orders:
+    if not (orders or steps):
         return graph
     params, given = list(graph.params), list(graph.params)
     for k, axes in orders.items():
         own = graph.params[k]
         params[k] = param(Aval(tuple(own.shape[axis] for axis in axes), own.dtype), own.attrs["name"])
         given[k] = apply("transpose", params[k], axes=undone(axes))
+    for k, lie in steps.items():
+        own = graph.params[k]
+        params[k] = param(Aval((lie.size,), own.dtype), own.attrs["name"])
+        given[k] = lie.of(params[k])
     made = graph.inline(given)
     for k, axes in outs.items():
         made[k] = apply("transpose", made[k], axes=axes)
@@ -76,6 +105,8 @@ def _straightened(node: Node) -> Node | None:
         return apply("transpose", stored, axes=axes)
     if base.op == "transpose" and node.op == "transpose":
         return _viewed(base, node)
+    if base.op == "transpose" and node.op == "load":
+        return _sliced(node, base.inputs[0], base.attrs["axes"])
     if base.op == "transpose" and node.op in _REDUCTIONS:
         return _reduced(node, base.inputs[0], base.attrs["axes"])
     full = [source for source in node.inputs if isinstance(source.aval, Aval) and source.shape == node.shape]
@@ -85,6 +116,16 @@ def _straightened(node: Node) -> Node | None:
         return None
     inputs = [source.inputs[0] if source in own else _turned_round(source, axes) for source in node.inputs]
     return apply("transpose", apply(node.op, *inputs, **node.attrs), axes=axes)
+
+
+def _sliced(node: Node, whole: Node, axes: Axes) -> Node | None:
+    """Slices of a transposed array."""
+    chain = node.attrs["chain"]
+    if len(chain) != 1 or chain[0][0] != "index" or any(entry[0] != "s" for entry in chain[0][1]):
+        return None
+    entries = (*chain[0][1], *[("s", None, None, None)] * (len(axes) - len(chain[0][1])))
+    turned = (("index", tuple(entries[axis] for axis in undone(axes))),)
+    return apply("transpose", apply("load", whole, *node.inputs[1:], chain=turned), axes=axes)
 
 
 _REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all"))

@@ -210,6 +210,11 @@ def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str
             array = _diagonal(function, array, *step[1:])
         elif step[0] == "windows":
             array = _windows(array, *step[1:])
+        elif step[0] == "strided":
+            _, start, shape, steps = step
+            (stride,) = array.strides
+            moved = plus(function, array.offset, str(start * stride))
+            array = replace(array, shape=shape, strides=tuple(stride * each for each in steps), offset=moved)
         elif step[0] == "sized":
             array = replace(array, shape=step[1])
         elif step[0] in ("real", "imag") and array.dtype.kind == "c":
