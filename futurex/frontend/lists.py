@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
@@ -475,6 +475,15 @@ class TracedTuples(TracedList):
 def len_of(values: TracedList) -> Any:
     """``len(values)``, which only the run may know."""
     return values.__len__()
+
+
+def is_open(values: Any) -> bool:
+    """Does only the run know how many entries there are?"""
+    if isinstance(values, Tracer):
+        return bool(values.ndim) and isinstance(values.shape[0], Dim)
+    if isinstance(values, Rows):
+        return isinstance(values.length, Tracer)
+    return isinstance(values, TracedList | TracedRange)
 
 
 def _same_list(other: Any) -> Any:
