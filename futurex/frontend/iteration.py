@@ -187,6 +187,10 @@ SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
 
 @special(sorted)
 def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    if isinstance(values, TracedList):
+        made = values.copy()
+        made.sort(key=key, reverse=reverse)
+        return made
     entries = list(items(_counted(values)))
     keys = entries if key is None else [call(key, (entry,), {}) for entry in entries]
     if any_traced(keys):
