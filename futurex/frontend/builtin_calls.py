@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from futurex.frontend import control
+from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.iteration import is_long
 from futurex.frontend.lists import TracedList
 from futurex.frontend.masked import Masked
 from futurex.frontend.outside import PLAIN, any_traced, items, of_class, refuse_special, special_method
@@ -141,6 +142,8 @@ def _warn(*args: Any, **kwargs: Any) -> None:
 
 @special(sum)
 def _sum(values: Any, start: Any = 0) -> Any:
+    if is_long(values):
+        return folds.Total(start).over(values)
     entries = list(items(values))
     if not any_traced(entries) and not any_traced([start]) and not special_method([start, *entries]):
         return sum(entries, start)

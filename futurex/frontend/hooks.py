@@ -17,6 +17,7 @@ import numpy as np
 
 from futurex.frontend import control, keyed, reads
 from futurex.frontend.calls import call
+from futurex.frontend.comprehensions import Comprehension
 from futurex.frontend.contexts import attempt, context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
@@ -183,13 +184,13 @@ class Runtime:
         """A list that the function wrote out."""
         return listed(values, Site(self.function.__code__, line, column))
 
-    def comprehended(self, values: Any, make: Callable[[Any], list[Any]], line: int, column: int) -> Any:
-        """A list comprehension: a list that grows in a staged loop where only the run knows how long it is."""
-        if not _is_open(values):
-            return current().remember(make(control.while_small(values)))
-        made = self.listed([], line, column)
-        control.for_(values, lambda value: call(made.append, tuple(make([value])), {}), lambda: (), _nothing, (), None)
-        return made
+    def comprehended(self, *given: Any) -> Any:
+        """A list comprehension."""
+        return Comprehension(self.function.__code__, *given).listed()
+
+    def call_over(self, function: Any, given: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+        """A call of a function with a generator expression."""
+        return Comprehension(self.function.__code__, *given).consumed_by(function, args, kwargs)
 
     @staticmethod
     def refuse(why: str) -> None:
@@ -481,15 +482,6 @@ def _rows(value: Tracer, count: int) -> list[Any]:
 
 def _nothing(state: Any) -> None:
     """A statement that binds no names."""
-
-
-def _is_open(values: Any) -> bool:
-    """Does only the run know how many entries there are?"""
-    if isinstance(values, Tracer):
-        return bool(values.ndim) and isinstance(values.shape[0], Dim)
-    if isinstance(values, control.Rows):
-        return isinstance(values.length, Tracer)
-    return isinstance(values, TracedList | control.TracedRange)
 
 
 def _stored(value: Any, name: str) -> Any:

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control
+from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control import is_unknown
-from futurex.frontend.control.growing import Growing, column
+from futurex.frontend.control.growing import Growing
+from futurex.frontend.control.growing import column as growing_column
+from futurex.frontend.control.loops import UNROLL
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
@@ -46,8 +48,37 @@ def _column(value: Any) -> Column | None:
     if is_gathered(value):
         return len(value), entry_at(value, len(value))
     if isinstance(value, Growing):
-        return column(value)
+        return growing_column(value)
     return _entries(value) if isinstance(value, TracedList) else None
+
+
+def column(values: Any) -> Column:
+    """An iterable of which only the run knows how long it is."""
+    found = _column(values)
+    if found is None and isinstance(values, TracedList):
+        return len_of(values), values.__getitem__
+    if found is None:
+        raise Escape("an iterable that was begun before", "how much of it is left is not known")
+    return found
+
+
+def length_of(values: Any) -> Any:
+    """How long an iterable is whose entries are known by number; None for any other."""
+    if isinstance(values, Rows) and not current().is_newest(values):
+        return None
+    if isinstance(values, TracedRange):
+        return _length(values)
+    if isinstance(values, TracedList):
+        return len_of(values)
+    found = None if isinstance(values, Rows) else _column(values)
+    return None if found is None else found[0]
+
+
+def is_long(values: Any) -> bool:
+    """Had what goes over an iterable rather be a loop of the tree? Of numbers that are known Python makes the result.
+    """
+    length = None if isinstance(values, range) else length_of(values)
+    return length is not None and (isinstance(length, Tracer) or length > UNROLL)
 
 
 def _entries(values: TracedList) -> Column | None:
@@ -156,6 +187,10 @@ SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
 
 @special(sorted)
 def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    if isinstance(values, TracedList):
+        made = values.copy()
+        made.sort(key=key, reverse=reverse)
+        return made
     entries = list(items(_counted(values)))
     keys = entries if key is None else [call(key, (entry,), {}) for entry in entries]
     if any_traced(keys):
@@ -214,17 +249,23 @@ def _accumulate(values: Any, function: Any = operator.add, *, initial: Any = Non
 
 @special(math.prod)
 def _product(values: Any, *, start: Any = 1) -> Any:
+    if is_long(values):
+        return folds.Product(start).over(values)
     return functools.reduce(lambda a, b: Runtime.binary("mul", a, b), list(items(_counted(values))), start)
 
 
 @special(any)
 def _any(values: Any) -> Any:
+    if is_long(values):
+        return folds.IsAny().over(values)
     tests = _until(values, True)
     return control.truth_of(control.or_(False, *((lambda test=test: test) for test in tests)))
 
 
 @special(all)
 def _all(values: Any) -> Any:
+    if is_long(values):
+        return folds.IsAll().over(values)
     tests = _until(values, False)
     return control.truth_of(control.and_(True, *((lambda test=test: test) for test in tests)))
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control
+from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.iteration import column, is_long
 from futurex.frontend.numbers import check_attribute
 from futurex.frontend.outside import (
     any_traced,
@@ -145,6 +146,8 @@ def _round(number: Any, ndigits: Any = None) -> Any:
 
 def _extreme(builtin: Any, comparison: str) -> Special:
     def choose(*args: Any, key: Any = None, **default: Any) -> Any:
+        if len(args) == 1 and is_long(args[0]):
+            return folds.extreme(builtin, *column(args[0]), key, default)
         values = list(items(args[0])) if len(args) == 1 else list(args)
         keys = values if key is None else [call(key, (value,), {}) for value in values]
         if not values or not (any_traced(keys) or special_method(keys)):

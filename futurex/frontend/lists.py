@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
@@ -27,6 +27,9 @@ from futurex.tree.node import Node, const
 _ENTRY = "is also an entry of a list"
 _NAN = Failure(ValueError, ("Python looks for a NaN by identity",))
 _MISSING = Failure(ValueError, ("list.remove(x): x not in list",))
+_UNORDERED = Failure(ValueError, ("Python's order of a NaN depends on what was compared",))
+_WHY = "it is traced as an array"
+_NONE = Failure(ValueError, ("need at least one array to concatenate",))
 _EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
@@ -307,6 +310,16 @@ class TracedList:
                 current().effect("check", emit("greater", as_number(extent)._node, 0), failure=_EMPTY)
         return rows._node
 
+    def stacked(self) -> Tracer:
+        """Its entries side by side, of which there has to be one."""
+        rows = self._rows()
+        if not isinstance(rows.shape[0], Dim) and not rows.shape[0]:
+            raise Escape("arrays of an empty list side by side", "NumPy refuses it")
+        if isinstance(rows.shape[0], Dim):
+            current().waits = True
+            current().effect("check", emit("greater", as_number(rows.shape[0])._node, 0), failure=_NONE)
+        return new_array(rows._node)
+
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
 
@@ -383,6 +396,22 @@ class TracedList:
         own_container(self, "a list")
         self.rows = new_array(self._rows()[::-1]._node)
 
+    def sort(self, *, key: Any = None, reverse: Any = False) -> None:
+        """Equal entries stay in their order. Python's order of what is no number is another one than NumPy's."""
+        kind = self.kind
+        if key is not None or not isinstance(kind, Entry) or kind.aval.ndim or kind.aval.dtype.kind == "c":
+            raise Escape("sorting a list whose length depends on data, by a key or of what are no real numbers", _WHY)
+        own_container(self, "a list")
+        turned = bool(operator.index(reverse))
+        rows = self._rows()
+        if kind.aval.dtype.kind == "f":
+            current().waits = True
+            ordered = emit("all", emit("equal", rows._node, rows._node), axis=None, keepdims=False)
+            current().effect("check", ordered, failure=_UNORDERED)
+        given = (rows[::-1] if turned else rows)._node
+        made = new_array(emit("sort", given, axis=0, kind="stable"))
+        self.rows = new_array(made[::-1]._node) if turned else made
+
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
             raise Escape("writing a slice of a list whose length depends on data", "it is traced as an array")
@@ -436,6 +465,9 @@ class TracedTuples(TracedList):
         alike = (node if node.dtype == dtype else emit("cast", node, dtype=dtype) for node in columns)
         return emit("concatenate", *alike, axis=1)
 
+    def stacked(self) -> Tracer:
+        raise Escape("tuples of a list whose length depends on data side by side", "each is an array of its own")
+
     def copy(self) -> TracedTuples:
         return self._of(tuple(column.copy() for column in self._columns()))
 
@@ -475,6 +507,15 @@ class TracedTuples(TracedList):
 def len_of(values: TracedList) -> Any:
     """``len(values)``, which only the run may know."""
     return values.__len__()
+
+
+def is_open(values: Any) -> bool:
+    """Does only the run know how many entries there are?"""
+    if isinstance(values, Tracer):
+        return bool(values.ndim) and isinstance(values.shape[0], Dim)
+    if isinstance(values, Rows):
+        return isinstance(values.length, Tracer)
+    return isinstance(values, TracedList | TracedRange)
 
 
 def _same_list(other: Any) -> Any:

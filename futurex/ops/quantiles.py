@@ -15,7 +15,8 @@ import numpy as np
 from futurex.ops.medians import median_by_exchanges, room_of_exchanges
 from futurex.ops.selection import by_selection, room_of_selection, selects
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply, const
+from futurex.tree.dims import Dim
+from futurex.tree.node import Node, apply, const, size_node
 from futurex.tree.record import Sample, op
 
 Q = float | tuple[Any, ...] | None
@@ -41,7 +42,7 @@ def _kernel(x: Any, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, 
 
 def _aval(x: Aval, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, method: str) -> Aval:
     kept = tuple(1 if k in axis else n for k, n in enumerate(x.shape) if keepdims or k not in axis)
-    if math.prod(x.shape[k] for k in axis) == 0:
+    if any(isinstance(x.shape[k], int) and x.shape[k] == 0 for k in axis):
         raise ValueError(f"the {function} of no elements has no fixed form")
     one = _kernel(np.zeros((1,) * x.ndim, x.dtype), function, q, axis, keepdims, method)
     return Aval(np.shape(one)[: np.ndim(one) - len(kept)] + kept, np.asarray(one).dtype)
@@ -56,14 +57,21 @@ def _decomposed(x: Node, function: str, q: Q, axis: tuple[int, ...], keepdims: b
     if lanes.dtype != out.dtype:
         lanes = apply("cast", lanes, dtype=out.dtype)
     ordered = apply("sort", lanes, axis=lanes.ndim - 1, kind=None)
+    last: Any = count - 1
+    if isinstance(count, Dim):
+        if method != "linear":
+            raise ValueError(f"of as many elements as data says, quantiles by {method!r} have no derivative")
+        last = size_node(count - 1)
     if function.startswith("nan"):
         below, weight = _present(lanes, function, q)
+    elif isinstance(count, Dim):
+        below, weight = _between(apply("cast", last, dtype=np.dtype(float)), lanes, function, q)
     else:
         place = np.asarray(_kernel(np.arange(float(count)), function, q, (0,), False, method)).reshape(-1)
         shape = (*(1,) * len(rest), place.size)
         below = const(np.floor(place).astype(np.intp).reshape(shape))
         weight = const((place % 1).astype(out.dtype).reshape(shape))
-    above = apply("minimum", below + 1, count - 1)
+    above = apply("minimum", below + 1, last)
     low, high = (apply("take_along_axis", ordered, k, axis=lanes.ndim - 1) for k in (below, above))
     found = low + (high - low) * weight
     found = apply("transpose", found, axes=(found.ndim - 1, *range(found.ndim - 1)))
@@ -72,10 +80,15 @@ def _decomposed(x: Node, function: str, q: Q, axis: tuple[int, ...], keepdims: b
 
 def _present(lanes: Node, function: str, q: Q) -> tuple[Node, Node]:
     """Where the quantiles lie among the numbers that are not NaN, which are sorted to the front."""
-    points = np.asarray(0.5 if q is None else q, float).reshape(-1) / (100 if "percentile" in function else 1)
     present = apply("cast", apply("logical_not", apply("isnan", lanes)), dtype=np.dtype(float))
     count = apply("sum", present, axis=(lanes.ndim - 1,), keepdims=True, dtype=None)
-    place = (apply("maximum", count, 1.0) - 1.0) * const(points)
+    return _between(apply("maximum", count, 1.0) - 1.0, lanes, function, q)
+
+
+def _between(last: Node, lanes: Node, function: str, q: Q) -> tuple[Node, Node]:
+    """Behind which of the sorted numbers up to the ``last`` quantiles lie, and how far."""
+    points = np.asarray(0.5 if q is None else q, float).reshape(-1) / (100 if "percentile" in function else 1)
+    place = last * const(points.reshape(*(1,) * (lanes.ndim - 1), -1))
     below = apply("floor", place)
     return apply("cast", below, dtype=np.dtype(np.intp)), apply("cast", place - below, dtype=lanes.dtype)
 

@@ -46,7 +46,7 @@ class Straight:
 
     def __init__(self, plan: Plan) -> None:
         self._low, self._layout, self._outs = plan.low, plan.layout, plan.delivery.outs
-        self._names = [self._name(slot) for slot in self._low.slots]
+        self._names = [self._name(self._low.slots[root]) for root in self._roots()]
         self._lines: list[str] = []
         self._instructions: dict[int, list[int]] = {}  # by line
         self._rows: list[tuple[list[int], list[str]]] = []  # instructions, and names of what a run brings
@@ -104,12 +104,19 @@ class Straight:
             value = self._low.drafts[index].kernel.call(None, value)
         return value
 
+    def _roots(self) -> list[int]:
+        """Of each slot the one whose memory it has: of a chain of updates, which may be long, all have that of one."""
+        found = [slot.index for slot in self._low.slots]
+        for index, source in self._layout.shared.items():
+            while source in self._layout.shared and found[source] == source:
+                source = self._layout.shared[source]
+            found[index] = found[source]
+        return found
+
     def _name(self, slot: Slot) -> str:
         """The variable of a slot: a constant of the instance (c), an argument (a), or what a run makes (s)."""
         if slot.index == COMMUNICATOR:
             return "communicator"
-        if slot.index in self._layout.shared:
-            return self._name(self._low.slots[self._layout.shared[slot.index]])
         if slot.index in self._low.params:
             return f"a{self._low.params.index(slot.index)}"
         per_run = self._per_run(slot.root) or (slot.kind is not Kind.BUFFER and slot.writer is not None)

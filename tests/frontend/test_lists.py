@@ -136,5 +136,5 @@ def distances(x):
 def test_comprehensions_inside_each_other_are_not_unrolled_beyond_any_size():
     futurized, x = fx.futurize(distances), np.random.default_rng(0).normal(size=(70, 3))
     np.testing.assert_array_equal(futurized(x), distances(x))
-    assert "a comprehension of more than" in futurized.explain()
+    assert is_staged(futurized, (x,)) is True
     assert is_staged(futurized, (x[:5],)) is True

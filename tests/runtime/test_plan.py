@@ -100,6 +100,15 @@ def test_donated_results_are_the_arguments(graph, data):
         assert not overlap(rest, args)
 
 
+def test_updates_may_be_many():
+    x = total = matrix("x")
+    for _ in range(1500):
+        total = apply("add", total, x)
+    plan = compile_plan(Graph((x,), (total,)), backends=NUMPY, optimised=False)
+    for _ in range(3):
+        same(plan.run([np.full((3, 3), 0.5)]), [np.full((3, 3), 750.5)])
+
+
 def test_an_update_writes_straight_into_the_donated_array():
     weights, gradient = matrix("weights"), matrix("gradient")
     plan = compile_plan(Graph([weights, gradient], [weights - 0.1 * gradient]), donate={0: 0}, backends=NUMPY)

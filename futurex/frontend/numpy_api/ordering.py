@@ -12,9 +12,10 @@ from futurex.frontend.layout import c_strides
 from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_number, as_tracer, entered, fresh, new_array, node_of
 from futurex.ops.control import Failure
 from futurex.tree.aval import PYTHON_SCALARS
+from futurex.tree.dims import Dim
 from futurex.tree.node import Node
 
 _KINDS = {None: None, "quicksort": "quicksort", "heapsort": "heapsort", "mergesort": "mergesort", "stable": "stable"}
@@ -61,11 +62,17 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
     return result
 
 
+_OF_NOTHING = Failure(ValueError, ("a quantile of no elements",))
+
+
 def _quantile(function: str, a: Any, q: Any, axis: Any, out: Any, keepdims: Any, method: str) -> Any:
     x = array_node(a)
     axes = normal_axes(axis, x.ndim)
-    if x.dtype.kind not in "fiu" or x.size == 0:
+    if x.dtype.kind not in "fiu" or any(isinstance(extent, int) and not extent for extent in x.shape):
         raise Escape(f"numpy.{function} of booleans, of complex numbers or of nothing", "this use is not traced")
+    if isinstance(x.size, Dim):
+        current().waits = True  # of nothing NumPy finds a NaN, or raises, and that as plain Python
+        current().effect("check", emit("greater", as_number(x.size)._node, 0), failure=_OF_NOTHING)
     keep = bool(keepdims) and keepdims is not np._NoValue
     if q is not None and function.startswith("nan") and method != "linear":
         raise Escape(f"numpy.{function} with method={method!r}", "this method is not traced")

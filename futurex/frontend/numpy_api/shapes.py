@@ -6,6 +6,7 @@ import builtins
 import itertools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.lib import array_utils
 
 from futurex.frontend.control.collected import blocks
 from futurex.frontend.errors import Escape
+from futurex.frontend.lists import Entry, TracedList
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
@@ -105,10 +107,31 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
     return as_tracer(a).diagonal(offset, axis1, axis2)
 
 
+def _joined(
+    values: TracedList, axis: Any, widened: Callable[[Any], Any], out: Any = None, dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Any:  # fmt: skip
+    """Entries of a list whose length depends on data, each of the ``widened`` shape, one behind the other."""
+    rows = values.stacked()
+    count, shape = rows.shape[0], list(widened(rows.shape[1:]))
+    if axis is None:
+        result = rows.reshape((rows.size,))
+    elif not shape:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    else:
+        place = one_axis(axis, len(shape))
+        apart = moveaxis(rows.reshape((count, *shape)), 0, place)
+        shape[place] = count * shape[place]
+        result = new_array(apart.reshape(tuple(shape))._node)
+    return result if out is None and dtype is None else concatenate([result], 0, out, dtype=dtype, casting=casting)
+
+
 @handles(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     if out is not None and dtype is not None:
         raise TypeError("concatenate() only takes `out` or `dtype` as an argument, but both were provided.")
+    if isinstance(arrays, TracedList):
+        return _joined(arrays, axis, lambda shape: shape, out, dtype, casting)
     given = [*arrays]
     tracers = [as_tracer(part) for part in given]
     parts = [part._node for part in tracers]
@@ -134,6 +157,9 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
 
 @handles(np.stack)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    if isinstance(arrays, TracedList):
+        place = one_axis(axis, len(arrays.stacked().shape))
+        return _joined(arrays, place, lambda shape: (*shape[:place], 1, *shape[place:]), out, dtype, casting)
     parts = [as_tracer(part) for part in arrays]
     if not parts:
         raise ValueError("need at least one array to stack")
@@ -168,11 +194,16 @@ def atleast_2d(*arrays: Any) -> Any:
 
 @handles(np.vstack)
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    if isinstance(tup, TracedList):
+        return _joined(tup, 0, lambda shape: (1,) * (2 - len(shape)) + shape, None, dtype, casting)
     return concatenate([_at_least(2, part) for part in tup], 0, dtype=dtype, casting=casting)
 
 
 @handles(np.hstack)
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    if isinstance(tup, TracedList):
+        many = len(tup.kind.aval.shape) > 1 if isinstance(tup.kind, Entry) else False
+        return _joined(tup, int(many), lambda shape: shape or (1,), None, dtype, casting)
     parts = [_at_least(1, part) for part in tup]
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
@@ -189,6 +220,8 @@ def append(arr: Any, values: Any, axis: Any = None) -> Tracer:
 
 @handles(np.column_stack)
 def column_stack(tup: Any) -> Any:
+    if isinstance(tup, TracedList):
+        return _joined(tup, 1, lambda shape: shape if len(shape) > 1 else (*(shape or (1,)), 1))
     parts = [as_tracer(part) for part in tup]
     return concatenate([part if part.ndim > 1 else _at_least(1, part)[:, None] for part in parts], 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
 from futurex.frontend.rewrite.syntax import (
@@ -52,6 +53,13 @@ _COMPARE = {
 }
 
 
+def _is_single(node: ast.ListComp | ast.GeneratorExp) -> bool:
+    """Does a comprehension go over one iterable, and bind names of its own alone?"""
+    over = node.generators[0]
+    plain = len(node.generators) == 1 and binds_names(over.target) and not over.is_async
+    return plain and not contains([node], (ast.NamedExpr, ast.Await))
+
+
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions of one function."""
 
@@ -73,6 +81,12 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id in _FRAME_READERS and self.is_outside(node.func.id):
             return self._expression(fx("refuse", ast.Constant(f"it calls {node.func.id}()")), node)
         function = self.visit(node.func)
+        first = node.args[0] if node.args else None
+        if isinstance(first, ast.GeneratorExp) and _is_single(first):
+            over = ast.Tuple(self._over_values(first), ast.Load())
+            rest = [self.visit(arg) for arg in node.args[1:]]
+            keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+            return self._expression(fx("call_over", function, over, *rest, keywords=keywords), node)
         args = [self.visit(arg) for arg in node.args]
         keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return self._expression(fx("call", function, *args, keywords=keywords), node)
@@ -127,15 +141,33 @@ class Expressions(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """One over a single iterable is a function of what that gives: it may be so long as only the run knows."""
-        over, line, column = node.generators[0], node.lineno, node.col_offset
-        made = self._comprehension(node, ["elt"])
-        plain = binds_names(over.target) and not (over.ifs or over.is_async)
-        if not plain or len(node.generators) > 1 or contains([node], (ast.NamedExpr, ast.Await)):
-            return made
+        if not _is_single(node):
+            return self._comprehension(node, ["elt"])
+        return self._expression(fx("comprehended", *self._over_values(node)), node)
+
+    def _over_values(self, node: ast.ListComp | ast.GeneratorExp) -> list[ast.expr]:
+        """What a comprehension goes over, itself as a function of that, its rounds for a loop, and where it stands."""
+        each = self._each(copy.deepcopy(node))
+        line, column, over = node.lineno, node.col_offset, node.generators[0]
+        made = self._comprehension(node, ["elt"], "kept")
         assert isinstance(over.iter, ast.Call)
         values, over.iter = over.iter.args[0], load(f"{OWN}values")
-        make = ast.Lambda(arguments([f"{OWN}values"]), node)
-        return self._expression(fx("comprehended", values, make, ast.Constant(line), ast.Constant(column)), node)
+        make = ast.Lambda(arguments([f"{OWN}values", f"{OWN}kept"]), made)
+        return [values, make, each, *map(ast.Constant, (bool(over.ifs), line, column))]
+
+    def _each(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
+        """A function that makes the body of a loop: what gets the entries is given whether a value has one, and it."""
+        over, to, value = node.generators[0], f"{OWN}to", f"{OWN}value"
+        self.scopes.append((set(stored([over.target])), set()))
+        tests = [self.visit_test(test) for test in over.ifs]
+        entry = thunk(self.visit(node.elt))
+        self.scopes.pop()
+        test = fx("and_", tests[0], *map(thunk, tests[1:])) if len(tests) > 1 else tests[0] if tests else None
+        kept = ast.Constant(None) if test is None else thunk(test)
+        take = ast.Call(ast.Attribute(load(to), "take", ast.Load()), [kept, entry], [])
+        rounds = ast.comprehension(over.target, ast.Tuple([load(value)], ast.Load()), [], 0)
+        body = ast.Lambda(arguments([value]), ast.ListComp(take, [rounds]))
+        return ast.Lambda(arguments([to]), body)
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:
         return self._comprehension(node, ["elt"])
@@ -146,7 +178,7 @@ class Expressions(ast.NodeTransformer):
     def visit_DictComp(self, node: ast.DictComp) -> Any:
         return self._comprehension(node, ["key", "value"])
 
-    def _comprehension(self, node: Any, parts: list[str]) -> Any:
+    def _comprehension(self, node: Any, parts: list[str], kept: str = "") -> Any:
         if not all(binds_names(generator.target) for generator in node.generators):
             why = "it has a comprehension that binds items or attributes"
             return self._expression(fx("refuse", ast.Constant(why)), node)
@@ -155,11 +187,15 @@ class Expressions(ast.NodeTransformer):
         for position, generator in enumerate(node.generators):
             iterable = self.visit(generator.iter) if position else first
             generator.iter = fx("items", iterable)
-            generator.ifs = [fx("known", self.visit(test)) for test in generator.ifs]
+            generator.ifs = [self._kept(kept, self.visit(test)) for test in generator.ifs]
         for part in parts:
             setattr(node, part, self.visit(getattr(node, part)))
         self.scopes.pop()
         return self._expression(fx("born", node), node)
+
+    @staticmethod
+    def _kept(name: str, test: ast.expr) -> ast.expr:
+        return ast.Call(load(f"{OWN}{name}"), [test], []) if name else fx("known", test)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         node.args.defaults = [self.visit(default) for default in node.args.defaults]
