@@ -11,12 +11,14 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
+from futurex.frontend.lists import Entry, parts_of, whole
 from futurex.frontend.objects import fill
-from futurex.frontend.replay import Entry
+from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
 from futurex.ops.views import view
+from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
 from futurex.tree.pytree import unflatten
@@ -67,7 +69,7 @@ class _Made:
             self._shared.append(unflatten(structure, map(self._leaf, outputs)))
         return unflatten(self._variant.structure, map(self._leaf, self._variant.outputs))
 
-    def settled(self, entry: Entry) -> Any:
+    def settled(self, entry: Change) -> Any:
         """What a run puts into the caller's object: arrays that the caller may change, not futures."""
         return unflatten(entry.structure, map(self._value, entry.outputs))
 
@@ -104,6 +106,8 @@ class _Made:
             return self._one_of(output)
         if output.kind == "either":
             return self._either(output)
+        if output.kind == "rows":
+            return self._rows(output)
         if output.kind == "nest":
             return unflatten(output.value, map(self._leaf, output.among.values()))
         if output.kind == "arg":
@@ -146,6 +150,21 @@ class _Made:
         if self._futures[output.index].exception() is not None:
             return number
         return self._leaf(output.among[int(np.asarray(number.result()))])
+
+    def _rows(self, output: Output) -> Any:
+        """A list that is as long as the run says. Of a run that failed its error, for whoever looks at it."""
+        parts = parts_of(output.value)
+        futures = self._futures[output.index : output.index + len(parts)]
+        columns = []
+        for part, future in zip(parts, futures, strict=True):
+            if future.exception() is not None:
+                return Array(future, _NUMBER)
+            rows = np.asarray(Array(future, Aval((0,), part.aval.dtype)).result())
+            aval = Aval((), part.aval.dtype, weak=part.python)
+            columns.append([Array(Done(row), aval) for row in (rows.tolist() if part.python else rows)])
+        if isinstance(output.value, Entry):
+            return columns[0]
+        return [whole(output.value, row) for row in zip(*columns, strict=True)]
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

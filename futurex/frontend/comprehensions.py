@@ -111,13 +111,26 @@ class Comprehension:
     def consumed_by(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that uses the generator up."""
         if not self._is_used_up and (self._is_long() or self.tests):
-            if function in FOLDS and not kwargs and self._is_long():
-                fold = FOLDS[function](*args)
-                return fold.over(self.values, self.each(fold))
+            if function in FOLDS and not kwargs:
+                return self._folded(function, args)
             if function in _OF_LISTS or (self._is_long() and function in (builtins.max, builtins.min)):
                 return call(function, (self.listed(), *args), kwargs)
-        generator = current().remember(self.make(items(self.values), _known))
+        return self._given_to(function, args, kwargs, _known)
+
+    def _given_to(self, function: Any, args: Any, kwargs: Any, kept: Callable[[Any], Any]) -> Any:
+        generator = current().remember(self.make(items(self.values), kept))
         return call(function, (generator, *args), kwargs)
+
+    def _folded(self, function: Any, args: tuple[Any, ...]) -> Any:
+        if not self._is_long():
+            try:
+                with current().tentative():
+                    return self._given_to(function, args, {}, _kept)
+            except Escape as escape:
+                if escape.site is not _ON_DATA:
+                    raise
+        fold = FOLDS[function](*args)
+        return fold.over(self.values, self.each(fold))
 
 
 class _Into:

@@ -320,6 +320,10 @@ class TracedList:
             current().effect("check", emit("greater", as_number(rows.shape[0])._node, 0), failure=_NONE)
         return new_array(rows._node)
 
+    def columns(self) -> list[Node]:
+        """The arrays whose rows are its entries, one for each part of what these are."""
+        return [self._rows()._node]
+
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
 
@@ -467,6 +471,9 @@ class TracedTuples(TracedList):
 
     def stacked(self) -> Tracer:
         raise Escape("tuples of a list whose length depends on data side by side", "each is an array of its own")
+
+    def columns(self) -> list[Node]:
+        return [node for column in self._columns() for node in column.columns()]
 
     def copy(self) -> TracedTuples:
         return self._of(tuple(column.copy() for column in self._columns()))

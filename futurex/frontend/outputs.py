@@ -14,10 +14,11 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.kept import Kept
+from futurex.frontend.lists import TracedList, parts_of
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
 from futurex.frontend.trace import Cell, current, emit
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
@@ -34,6 +35,7 @@ class Output:
     kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
     # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
     # "either": one of several things, whose number is that output; "nest": of other outputs, ``value`` says how
+    # "rows": a list whose entries, which are what ``value`` says, are the rows of that output and those behind it
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -60,6 +62,11 @@ class Outputs:
     def __init__(self, outs: list[Node], cells: dict[Cell, int], shared: set[Cell], left: Left) -> None:
         self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
         self._bases: dict[Cell, int] = {}
+        self._lists: list[TracedList] = []
+
+    def of_result(self, leaf: Any) -> Output:
+        """That of a leaf of the result itself, which nobody else holds."""
+        return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
         if isinstance(leaf, Tracer):
@@ -85,6 +92,21 @@ class Outputs:
         if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
             raise Escape("a function as a result", "it would be the same object at every call")
         return Output("static", value=leaf)
+
+    def _rows(self, leaf: TracedList) -> Output:
+        """A list whose length only the run knows. Arrays in it would be copies of those that it held."""
+        parts = parts_of(leaf.kind)
+        if any(part.aval.ndim or part.is_array for part in parts):
+            raise Escape("a list of arrays whose length depends on data as a result", "they may be views of others")
+        if any(part.loose for part in parts):
+            current().tell()
+            raise Escape("a list of Python's or NumPy's numbers as a result", "which they are is not known")
+        if any(each is leaf for each in self._lists):
+            raise Escape("a list whose length depends on data twice in a result", "it is one list")
+        self._lists.append(leaf)
+        first = len(self._outs)
+        self._outs += leaf.columns()
+        return Output("rows", first, value=leaf.kind)
 
     def _array(self, leaf: Tracer) -> Output:
         """One that branches or rounds have merged may be another that the call leaves behind, or that it was given."""
@@ -166,5 +188,7 @@ def things(leaf: Any) -> Iterator[Any]:
                 yield from things(each)
     elif type(leaf) is Either:
         yield from leaf.values
+    elif isinstance(leaf, TracedList):
+        yield from map(fresh, leaf.columns())
     else:
         yield leaf

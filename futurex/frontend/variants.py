@@ -66,7 +66,7 @@ class Variant:
     constant: dict[Any, Held] = field(default_factory=dict)  # numbers that are not
     fixed: bool = False  # only with constants could it be staged
     held: Holdings = field(default_factory=Holdings)  # what things from outside hold
-    chooses: bool = False  # which array a result is the run says
+    chooses: bool = False  # which array a result is, or how long a list, the run says
     apart: bool = False  # holds for arguments whose lists, dicts and dataclasses are in one place each
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
@@ -442,10 +442,10 @@ def _collect(
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     outputs = Outputs(outs, cells, shared_cells(everywhere), left)
-    variant.outputs = list(map(outputs.of, result_leaves))
+    variant.outputs = list(map(outputs.of_result, result_leaves))
     for part, structure in parts:
         variant.shared.append((list(map(outputs.of, part)), structure))
-    variant.chooses = any(output.kind in ("one of", "either") for output in variant.outputs)
+    variant.chooses = any(output.kind in ("one of", "either", "rows") for output in variant.outputs)
     variant.changes = changes_of(trace, changed, outputs.of)
     for cell, position in cells.items():
         if cell.written:

@@ -120,17 +120,17 @@ def map_filter(x):
     return s
 
 
-@cases(V, staged=False)
+@cases(V)
 def comp_filter_traced(x):
     return [v * 2 for v in x if v > 0]
 
 
-@cases(V, staged=False)
+@cases(V)
 def comp_filter_sum(x):
     return sum(v for v in x if v > 0)
 
 
-@cases(V, staged=False)
+@cases(V)
 def comp_filter_array(x):
     return np.array([v * 2 for v in x if v > 0])
 
@@ -320,7 +320,7 @@ def append_traced_while(x):
     return np.array(out)
 
 
-@both(staged=False)
+@both()
 def append_cond(x):
     out = []
     for v in x:
@@ -329,7 +329,7 @@ def append_cond(x):
     return out
 
 
-@cases(np.array(3), staged=False)
+@cases(np.array(3))
 def traced_range_append(n):
     out = []
     for i in range(n):

@@ -1,5 +1,7 @@
 """Functions with lists that grow and shrink as data says."""
 
+import sys
+
 import numpy as np
 from compare import Cases
 
@@ -193,7 +195,7 @@ def of_several_types(v):
     return found[0] / 2, found[-1]
 
 
-@cases(V[:5], staged=False)
+@cases(V[:5])
 def returned(v):
     found = []
     for x in v:
@@ -202,7 +204,7 @@ def returned(v):
     return found
 
 
-@cases(V[:5], staged=False)
+@cases(V[:5])
 def sorted_in_place(v):
     found = []
     for x in v:
@@ -212,7 +214,7 @@ def sorted_in_place(v):
     return np.array(found)
 
 
-@cases(V[:5], staged=False)
+@cases(V[:5], staged=sys.version_info < (3, 12))  # which compensates sums
 def handed_to_python(v):
     found = []
     for x in v:
@@ -302,7 +304,7 @@ def windows_that_qualify(v):
     return np.array(rows).sum(axis=0), len(rows)
 
 
-@cases(LONG, staged=False)
+@cases(LONG)
 def returned_after_many_rounds(v):
     found = []
     for i in range(len(v)):

@@ -105,7 +105,7 @@ def no_pairs(v):
     return np.array(found)
 
 
-@cases(LONG, staged=False)
+@cases(LONG)
 def pairs_are_returned(v):
     found = []
     for x in v:
