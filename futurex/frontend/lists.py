@@ -516,6 +516,13 @@ def len_of(values: TracedList) -> Any:
     return values.__len__()
 
 
+def refuse_lists(leaves: Iterable[Any], of: str) -> None:
+    """Raises StagingError where a result of such a function is a list of unknown length: an array stands in for it."""
+    if any(isinstance(leaf, TracedList) for leaf in leaves):
+        what = f"a list whose length depends on data as the result of {of}"
+        raise Escape(what, "how many results there are is not known", "return np.array(...) of it").as_error()
+
+
 def is_open(values: Any) -> bool:
     """Does only the run know how many entries there are?"""
     if isinstance(values, Tracer):

@@ -11,6 +11,7 @@ from futurex.frontend.control.either import as_one
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
 from futurex.frontend.keys import argument_paths
+from futurex.frontend.lists import refuse_lists
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Capture, Trace, start
@@ -106,6 +107,7 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     entered = enter_arguments(leaves, paths, share=False)
     args, kwargs = unflatten(structure, entered.values)
     result_leaves, result = flatten(calls.call(function, args, kwargs))
+    refuse_lists(result_leaves, "a lowered function")
     result_leaves = list(map(as_one, result_leaves))
     written = [entered.positions[cell] for cell in entered.positions if cell.written]
     if written:

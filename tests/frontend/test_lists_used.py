@@ -260,3 +260,24 @@ def drawn(x, log):
 def test_what_a_comprehension_uses_up_or_does():
     check(used_up, X[:8], staged=False)
     check(drawn, X, [])
+
+
+def listed_and_summed(x):
+    out = [2 * v for v in x if v > 0]
+    return sum(out), out
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [fx.grad, fx.jacobian, lambda f: fx.value_and_grad(f, has_aux=True), lambda f: lambda x: fx.lower(f, x),
+     lambda f: lambda x: fx.jvp(f, (x,), (x,))],
+    ids=["grad", "jacobian", "aux", "lower", "jvp"],
+)  # fmt: skip
+def test_such_a_list_is_no_result_of_a_transformed_function(transform):
+    with pytest.raises(fx.StagingError, match=r"a list whose length depends on data .*\n(.*\n)*.*np\.array"):
+        transform(listed_and_summed)(X)
+
+
+def test_examples_that_give_lists_of_several_lengths():
+    with pytest.raises(ValueError, match="results of one structure for all examples, not"):
+        fx.vmap(listed_and_summed)(np.stack([X, -X]))

@@ -17,6 +17,7 @@ from futurex.frontend.control.either import as_one
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
+from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Cell, close, current, emit
@@ -143,6 +144,7 @@ def trace_inner(
         for leaf in out_leaves:
             if isinstance(leaf, Placeholder):
                 leaf.used()
+        refuse_lists(out_leaves, "a transformed function")
         if exact:
             nodes = [leaf._node if _is_traced(leaf) else None for leaf in out_leaves]
         else:

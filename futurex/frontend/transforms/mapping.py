@@ -77,6 +77,10 @@ class _Mapped(Transform):
             example, keywords = unflatten(structure, own)
             results.append(flatten(self.function(*example, **keywords)))
         nest = results[0][1]
+        for parts, other in results:
+            if other != nest:
+                counts = f"{len(results[0][0])} and {len(parts)} of them"
+                raise ValueError(f"vmap needs results of one structure for all examples, not {counts}")
         out_axes = spread_axes(self.out_axes, nest, "out_axes")
         columns = zip(*(parts for parts, _ in results), strict=True)
         return unflatten(nest, [_joined(column, axis) for column, axis in zip(columns, out_axes, strict=True)])
