@@ -322,7 +322,7 @@ def test_a_long_run_of_many_operations_on_small_arrays_has_the_choice(long_ones)
 
 def test_so_has_one_with_a_few_on_large_arrays_beside_them(long_ones):
     def resampled(x, places):
-        left_out = np.array([np.median(np.delete(x, i)) for i in range(80)])
+        left_out = np.array([np.median(np.delete(x, i + j)) for i in range(0, 80, 20) for j in range(20)])
         return np.median(x[places], axis=1).std(), left_out.mean()
 
     f, x = fx.futurize(resampled), np.cos(np.arange(80.0))

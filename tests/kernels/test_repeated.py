@@ -14,9 +14,10 @@ WIDE = RNG.standard_normal((70, 90, 7))
 
 def run(f, *args):
     """The result, and by which backends it was computed."""
-    plan = fx.futurize(f).trace(*args).plan
+    variant = fx.futurize(f).trace(*args)
+    plan = variant.plan
     plan.prepare(wait=True)
-    (result,) = plan.run(list(args))
+    (result,) = plan.run(variant.lying.inputs(list(args)))
     return result, {each.node.op: each.kernel.backend for each in plan.instructions}
 
 
