@@ -177,3 +177,15 @@ def same(found, expected):
         return found == expected
     np.testing.assert_allclose(found, expected, rtol=1e-13, strict=isinstance(expected, np.ndarray))
     return True
+
+
+def equal_to_rounding(actual, expected):
+    """Are arrays, and those in tuples, of one shape and type, and equal but for rounding? Raises where they are not."""
+    if isinstance(expected, tuple):
+        assert len(actual) == len(expected)
+        for pair in zip(actual, expected, strict=True):
+            equal_to_rounding(*pair)
+        return
+    actual = np.asarray(actual)
+    assert (actual.shape, actual.dtype) == (np.shape(expected), expected.dtype)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)

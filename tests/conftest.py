@@ -29,3 +29,12 @@ def at_once(monkeypatch):
     for name, value in {"WORTH": 0.0, "FEWEST": 1, "TRIALS": 1, "_BETTER": 1e9}.items():
         monkeypatch.setattr(f"futurex.runtime.whole.{name}", value)
     monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+
+
+@pytest.fixture(params=[True, False], ids=["waits", "meanwhile"])
+def either_way(request, monkeypatch):
+    """Do calls wait for their plan? Otherwise the first ones go as plain NumPy."""
+    if request.param:
+        monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    else:
+        monkeypatch.setenv("FUTUREX_COMPILE", "background")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.rows import Rows, TracedRange
+from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
@@ -301,24 +301,23 @@ class TracedList:
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of the list; of an empty one it makes an array of no dimensions more."""
         rows = self._rows()
-        extent = rows.shape[0]
         if self.kind.aval != Aval((), np.dtype(np.float64)):
-            if not isinstance(extent, Dim) and not extent:
-                raise Escape("an array of an empty list", "its dtype is another one")
-            if isinstance(extent, Dim):
-                current().waits = True  # such a call is run again as plain Python
-                current().effect("check", emit("greater", as_number(extent)._node, 0), failure=_EMPTY)
+            self._need_entry(_EMPTY, "an array of an empty list", "its dtype is another one")
         return rows._node
+
+    def _need_entry(self, failure: Failure, what: str, why: str) -> None:
+        """Staging ends where it is known to have none; where the run finds none it goes as plain Python."""
+        extent = self._rows().shape[0]
+        if isinstance(extent, Dim):
+            current().waits = True
+            current().effect("check", emit("greater", as_number(extent)._node, 0), failure=failure)
+        elif not extent:
+            raise Escape(what, why)
 
     def stacked(self) -> Tracer:
         """Its entries side by side, of which there has to be one."""
-        rows = self._rows()
-        if not isinstance(rows.shape[0], Dim) and not rows.shape[0]:
-            raise Escape("arrays of an empty list side by side", "NumPy refuses it")
-        if isinstance(rows.shape[0], Dim):
-            current().waits = True
-            current().effect("check", emit("greater", as_number(rows.shape[0])._node, 0), failure=_NONE)
-        return new_array(rows._node)
+        self._need_entry(_NONE, "arrays of an empty list side by side", "NumPy refuses it")
+        return new_array(self._rows()._node)
 
     def columns(self) -> list[Node]:
         """The arrays whose rows are its entries, one for each part of what these are."""
@@ -521,15 +520,6 @@ def refuse_lists(leaves: Iterable[Any], of: str) -> None:
     if any(isinstance(leaf, TracedList) for leaf in leaves):
         what = f"a list whose length depends on data as the result of {of}"
         raise Escape(what, "how many results there are is not known", "return np.array(...) of it").as_error()
-
-
-def is_open(values: Any) -> bool:
-    """Does only the run know how many entries there are?"""
-    if isinstance(values, Tracer):
-        return bool(values.ndim) and isinstance(values.shape[0], Dim)
-    if isinstance(values, Rows):
-        return isinstance(values.length, Tracer)
-    return isinstance(values, TracedList | TracedRange)
 
 
 def _same_list(other: Any) -> Any:
