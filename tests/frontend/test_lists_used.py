@@ -281,3 +281,30 @@ def test_such_a_list_is_no_result_of_a_transformed_function(transform):
 def test_examples_that_give_lists_of_several_lengths():
     with pytest.raises(ValueError, match="results of one structure for all examples, not"):
         fx.vmap(listed_and_summed)(np.stack([X, -X]))
+
+
+def first_of_equals(x):
+    return max(x, key=abs), min(x, key=abs), max(x), min(x)
+
+
+def sorted_both_ways(x):
+    out = [v for v in x if v < 2]
+    return np.signbit(np.array(sorted(out))), np.signbit(np.array(sorted(out, reverse=True))), np.array(sorted(out))
+
+
+def test_equals_stay_in_their_order():
+    x = np.array([-1.0, 1.0, 0.0, -0.0] * 40)
+    for each in (x, -x):
+        first, found = first_of_equals(each), fx.futurize(first_of_equals)(each)
+        assert [repr(value.result()) for value in found] == [repr(value) for value in first]
+        for actual, expected in zip(fx.futurize(sorted_both_ways)(each), sorted_both_ways(each), strict=True):
+            np.testing.assert_array_equal(np.asarray(actual), expected)
+
+
+def test_a_nan_is_sorted_as_python_does():
+    x = np.array([0.5, 1.5, np.nan, 0.25, -1.0, np.nan, 0.75] * 30)
+    np.testing.assert_array_equal(np.asarray(fx.futurize(in_order)(x)), in_order(x))
+
+
+def in_order(x):
+    return np.array(sorted([v for v in x if not v > 2]))
