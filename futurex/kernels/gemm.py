@@ -50,6 +50,9 @@ _DEEPEST_TURNED = panels.LONG_TURNED, 256
 nearest cache is small: of the first a tile reads as many lines; the second is packed on its own."""
 _MANY_TILES = 1 << 17
 """Elements of a result from which such a product is made here where the nearest cache is small: fewer are few tasks."""
+_MANY_ROWS, _SOME_ROWS = 1024, 256
+"""Rows up to which a product of a turned first operand is made here where the nearest cache is wide, because those of
+more come from the last cache for each panel, and rows from which one of a second is, whose packing these share."""
 _LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
 """Multiply-adds, of one whose second operand is turned and of a thin one, up to which it is little: the library's few
 per cent are less than waking its threads takes, where nothing else in a plan runs on them."""
@@ -125,7 +128,11 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
     first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
     if not fits or count <= least:
         return False
-    tiled = narrow or (small and batch * rows * columns >= _MANY_TILES)
+    many = batch * rows * columns >= _MANY_TILES
+    tiled = narrow or (small and many)
+    if nearest.wide():
+        first = first and not (many and rows <= _MANY_ROWS and columns % panels.WHOLE == 0)
+        second = second and rows < _SOME_ROWS
     if (first or (second and count > _LITTLE)) and not tiled:
         return False
     thin = _THIN if count > _LITTLE_THIN else _THINNEST

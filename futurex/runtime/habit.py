@@ -12,7 +12,7 @@ SOON, AFTER = 0.2, 8
 """Of the time of a run; calls in a row that were waited for that soon."""
 EVERY = 8
 """Of so many calls by somebody who is known to wait one is looked at."""
-LONGEST = 20e-3
+LONGEST = 100e-3
 """Seconds of a run from which a hand-over does not matter."""
 
 

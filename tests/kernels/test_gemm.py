@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
+from futurex.kernels import gemm
 from futurex.kernels.backends import default_backends
 from futurex.kernels.gemm import GemmBackend, suits
 from futurex.kernels.numba_ import compiler, nearest, panels
@@ -380,11 +381,39 @@ def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache
     turned, most, small, monkeypatch, wide
 ):
     monkeypatch.setattr(nearest, "small", lambda: small)
+    monkeypatch.setattr(nearest, "wide", lambda: False)
     assert claimed((500, most), (most, 500), turned)[1] is not None
     deeper = claimed((500, most + 1), (most + 1, 500), turned)[1]
     assert (deeper is None) == (any(turned) and not small)
     few = claimed((300, most + 1), (most + 1, 300), turned)[1]
     assert (few is None) == (turned[0] or (turned[1] and 300 * 300 * most > 1 << 25))
+
+
+def test_what_is_turned_and_deep_is_made_here_where_the_nearest_cache_is_wide(monkeypatch, wide):
+    monkeypatch.setattr(nearest, "small", lambda: False)
+    monkeypatch.setattr(nearest, "wide", lambda: True)
+    for rows, columns, here in ((500, 320, True), (1025, 320, False), (500, 330, False), (300, 320, False)):
+        assert (claimed((rows, 2000), (2000, columns), (True, False))[1] is not None) == here
+    for rows, here in ((256, True), (255, False)):
+        assert (claimed((rows, 2000), (2000, 320), (False, True))[1] is not None) == here
+
+
+@pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True), (False, False)])
+@pytest.mark.parametrize("inner", [1024, 1025, 1500, 2049])
+def test_packings_of_a_long_inner_axis(turned, inner, monkeypatch):
+    """Of 512 elements of a turned first operand, otherwise of 1024, the last of which are fewer."""
+    monkeypatch.setattr(nearest, "wide", lambda: True)
+    monkeypatch.setattr(gemm, "suits", lambda *a: True)
+    check((100, inner), (inner, 200), turned, threads=2)
+
+
+def test_a_product_of_which_an_update_is_made_has_one_packing(monkeypatch, wide):
+    monkeypatch.setattr(nearest, "wide", lambda: True)
+    forms = [
+        form_of((1, 300, inner, 640), (True, False), bias=False, shared=False, once=once)[0]
+        for inner, once in ((1024, True), (1024, False), (512, False))
+    ]
+    assert [each.deep for each in forms] == [False, True, False]
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -424,6 +453,7 @@ def test_lines_of_a_long_first_operand_that_is_turned_are_asked_for(monkeypatch,
     assert not form_of((1, 300, 513, 640), (False, True), bias=False, shared=False)[0].x_long
     check((300, 513), (513, 640), (True, False), threads=2)
     monkeypatch.setattr(nearest, "small", lambda: False)
+    monkeypatch.setattr(nearest, "wide", lambda: False)
     assert form_of((1, 300, 513, 640), (True, False), bias=False, shared=False)[0] == forms[512]
 
 

@@ -17,11 +17,13 @@ ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 NARROW_ROWS, HALF = 6, 8
 """Rows of a tile of one vector, which is two registers where processors have sixteen of half its length."""
 WIDEST, _NARROW_WIDEST = 4, 8
-"""Vectors of a panel; five where those make no odd panel at the end."""
-DEEPEST, _NARROW_DEEPEST = 1024, 512
+WHOLE = WIDEST * LANES
+"""Vectors of a panel, and columns; five where those make no odd panel at the end."""
+DEEPEST, _NARROW_DEEPEST, DEEPEST_TURNED = 1024, 512, 512
 """Inner elements that are packed at once: a panel of 64 columns then takes a quarter of the second-level cache, from
 which it is read as fast; results that are read and written again for every packing cost more. What narrow tiles read
-of it, a vector of each row, is to stay in the nearest cache: they read it twice as often."""
+of it, a vector of each row, is to stay in the nearest cache: they read it twice as often. Of a turned first operand
+every tile reads as many lines, a row apart: those of more do not stay in a second cache of 1 MB until the next tile."""
 _WIDENED = 4
 """How many times wider, and shallower, the panels of narrow tiles are at most for a first operand that is turned: its
 rows are packed anew for each panel."""
@@ -129,7 +131,7 @@ def form_of(
     """
     batch, rows, inner, columns = sizes
     narrow = is_narrow() if narrow is None else narrow
-    widest, most = _extent(inner, turned[0]) if narrow else (WIDEST, DEEPEST)
+    widest, most = _extent(inner, turned[0]) if narrow else (WIDEST, _depth(turned[0] and not once))
     unit = unit and not narrow and unit_parts.pays(sizes, turned)
     most = unit_parts.depth(rows) if unit and not once else most
     whole, end, count = panels_of(rows, inner, columns, narrow, widest)
@@ -149,6 +151,11 @@ def _extent(inner: int, x_turned: bool) -> tuple[int, int]:
     # a long axis takes several packings anyway
     times = next((k for k in (_WIDENED, 2, 1) if inner * k <= _NARROW_DEEPEST), 2) if x_turned else 1
     return _NARROW_WIDEST * times, _NARROW_DEEPEST // times
+
+
+def _depth(x_turned: bool) -> int:
+    """Inner elements that are packed at once, at most."""
+    return DEEPEST_TURNED if x_turned and nearest.wide() else DEEPEST
 
 
 def panels_of(

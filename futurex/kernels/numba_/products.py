@@ -384,11 +384,18 @@ class Writer:
     def _share(
         self, panel: Panel, height: int, row: str, first: str, last: str, begin: str, count: str
     ) -> _Share | None:
-        """As much of the next task's panel as a tile is of all rows, of which some are done."""
+        """As much of the next task's panel, or of what is packed next of this one's, as a tile is of all rows, of which
+        some are done."""
         code, turned = self.code, self.form.y_turned
         if self.y_ahead is None:
             return None
         panel_there, there = self.y_ahead
+        if self.form.deep:
+            later = code.add(begin, "%depth")
+            goes_on = code.do(f"icmp slt i64 {later}, %inner")
+            begin = code.do(f"select i1 {goes_on}, i64 {later}, i64 0")
+            panel_there = code.do(f"select i1 {goes_on}, ptr {self.y}, ptr {panel_there}")
+            there = code.do(f"or i64 {there}, {code.do(f'zext i1 {goes_on} to i64')}")
         done, rows = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
         lines = code.multiply(there, str(panel.width) if turned else count)
         reached = code.least(code.add(done, str(height)), rows)
