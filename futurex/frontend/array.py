@@ -114,6 +114,8 @@ class Array:
         self._future.add_done_callback(lambda future: function(self))
 
     def __await__(self) -> Generator[Any, None, Any]:
+        if self._future.call is not None:
+            self._future.call.awaited()
         yield from self._future.__await__()
         return self.result()
 

@@ -71,3 +71,9 @@ class Call:
         if self.open:
             self.open = False
             self._habit.looked(soon=time.perf_counter() < self._before)
+
+    def awaited(self) -> None:
+        """Somebody lets others go on until the result is there: an event loop would stand still meanwhile."""
+        if self.open:
+            self.open = False
+            self._habit.looked(soon=False)

@@ -153,6 +153,31 @@ def test_views_of_arguments_may_be_changed_after_the_call():
     np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-9)
 
 
+def test_who_awaits_results_does_not_run_the_plan():
+    """Though he has waited for every result before: an event loop would stand still meanwhile."""
+    work = fx.futurize(lambda x: np.tanh(x @ (x.T @ x) * 1e-4 + x))
+    x = np.random.default_rng(0).standard_normal((400, 400))
+    plan = work.trace(x).plan
+    expected = work.plain(x)
+
+    async def once():
+        return await work(x)
+
+    for _ in range(2000):
+        work(x).result()
+        if plan.habit.waits:
+            break
+    assert plan.habit.waits
+    for _ in range(2 * EVERY):
+        np.testing.assert_allclose(asyncio.run(once()), expected, rtol=1e-9)
+        if not plan.habit.waits:
+            break
+    assert not plan.habit.waits
+    for _ in range(2 * EVERY):
+        asyncio.run(once())
+        assert not plan.habit.waits
+
+
 def test_big_cheap_calls_leave_arguments_writeable():
     x = np.zeros(BIG)
     for _ in range(5):
