@@ -1,5 +1,7 @@
 """Joins of arrays, and what reads them, are written block by block: NumPy's bits, whatever the shapes."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -128,6 +130,21 @@ def test_blocks_of_what_no_cache_holds_go_past_it(dtype, monkeypatch):
     assert all("!nontemporal" in kernel.call.text for kernel in made.kernel.call.kernels)
     for _ in range(3):
         assert same(plan.run([a])[0], f(a))
+
+
+def test_a_kernel_keeps_no_array_as_large_as_its_result():
+    """Not even one whose pages nobody touches: it would count as memory that nothing predicts."""
+    x = np.ones((1000, 500))
+    domain = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+    for f in (rows, columns):
+        tracemalloc.start()
+        try:
+            plan = plan_of(f, x)
+            kept = sum(each.size for each in tracemalloc.take_snapshot().filter_traces([domain]).traces)
+        finally:
+            tracemalloc.stop()
+        assert "fused_join" in ops(plan)
+        assert kept < x.nbytes
 
 
 def test_a_join_that_is_given_back_is_made_once_and_read():

@@ -4,7 +4,7 @@ the blocks are its columns, they are the results of one region."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,8 @@ class Joined:
     """The kernel of one node; ``kernels`` are those of its blocks."""
 
     def __init__(self, node: Node, blocks: Sequence[Block], kernels: Sequence[Kernel]) -> None:
-        self.node, self.blocks, self.kernels = node, blocks, kernels
+        self.node, self.kernels = node, kernels
+        self.blocks = [replace(each, target=None) for each in blocks]  # an array as large as the result would be kept
         self.parts: list[Late] = [kernel.late for kernel in kernels if kernel.late is not None]
         self.threads = max(getattr(part, "threads", 1) for part in self.parts)
 
