@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +152,14 @@ def test_views_of_arguments_may_be_changed_after_the_call():
     expected, result = heavy.plain(part), heavy(part)
     base[:] = np.nan
     np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-9)
+
+
+def test_a_run_of_a_tenth_of_a_second_is_handed_over_whoever_waits(monkeypatch):
+    plan = fx.futurize(lambda x: np.tanh(x)).trace(np.zeros(BIG)).plan
+    plan.habit.waits = True
+    for seconds, here in ((0.09, True), (0.11, False)):
+        monkeypatch.setattr(plan, "grain", SimpleNamespace(seconds=seconds))
+        assert plan.waited_for is here
 
 
 def test_who_awaits_results_does_not_run_the_plan():

@@ -19,7 +19,7 @@ NARROW_ROWS, HALF = 6, 8
 WIDEST, _NARROW_WIDEST = 4, 8
 WHOLE = WIDEST * LANES
 """Vectors of a panel, and columns; five where those make no odd panel at the end."""
-DEEPEST, _NARROW_DEEPEST, DEEPEST_TURNED = 1024, 512, 512
+DEEPEST, _NARROW_DEEPEST, _DEEPEST_TURNED = 1024, 512, 512
 """Inner elements that are packed at once: a panel of 64 columns then takes a quarter of the second-level cache, from
 which it is read as fast; results that are read and written again for every packing cost more. What narrow tiles read
 of it, a vector of each row, is to stay in the nearest cache: they read it twice as often. Of a turned first operand
@@ -155,7 +155,7 @@ def _extent(inner: int, x_turned: bool) -> tuple[int, int]:
 
 def _depth(x_turned: bool) -> int:
     """Inner elements that are packed at once, at most."""
-    return DEEPEST_TURNED if x_turned and nearest.wide() else DEEPEST
+    return _DEEPEST_TURNED if x_turned and nearest.wide() else DEEPEST
 
 
 def panels_of(
