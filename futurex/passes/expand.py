@@ -45,6 +45,38 @@ def without_sweeps(graph: Graph) -> Graph:
     return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) else None))
 
 
+def by_elements(graph: Graph) -> Graph:
+    """The graph with operations on rows of any size in terms of simpler ones, for code that has no row of its own."""
+    if not any(node.op in _ROWWISE or node.op == "one_hot" for node in graph.nodes):
+        return graph
+    return rewrite(graph, _rule_of(_simpler))
+
+
+def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
+    if not node.is_static or not all(isinstance(each.aval, Aval) and each.is_static for each in node.inputs):
+        return None
+    if node.op == "one_hot":
+        (labels,) = node.inputs
+        rows = apply("reshape", labels, shape=(*labels.shape, 1))
+        return apply("cast", apply("equal", rows, const(np.arange(node.attrs["classes"]))), dtype=node.dtype)
+    if node.op not in _ROWWISE or not all(each.size and each.dtype.char in "fdil" for each in node.inputs):
+        return None
+    if node.op == "softmax_cross_entropy":
+        return _cross_entropy(*node.inputs)
+    if node.op == "softmax_cross_entropy_grad":
+        g, logits, labels = node.inputs
+        return _less_the_hit(g, _in_parts("softmax", logits, axis=logits.ndim - 1), labels)
+    return _in_parts(node.op, *node.inputs, **node.attrs)
+
+
+def _in_parts(name: str, *inputs: Node, **attrs: Any) -> Any:
+    """As the record says, which has the bits of the reference kernel."""
+    decompose = record(name).decompose
+    assert decompose is not None
+    found = decompose(*inputs, **attrs)
+    return found if isinstance(found, Node) else tuple(found)
+
+
 def _is_swept(node: Node) -> bool:
     if node.op != "fused":
         return node.op == "fused_reduction"
@@ -232,8 +264,11 @@ def _cross_entropy(logits: Node, labels: Node) -> Node:
 
 
 def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
-    likely = _softmax(logits, logits.ndim - 1)
-    return where(_hit(logits, labels), likely - 1.0, likely) * apply("reshape", g, shape=(*labels.shape, 1))
+    return _less_the_hit(g, _softmax(logits, logits.ndim - 1), labels)
+
+
+def _less_the_hit(g: Node, likely: Node, labels: Node) -> Node:
+    return where(_hit(likely, labels), likely - 1.0, likely) * apply("reshape", g, shape=(*labels.shape, 1))
 
 
 def _hit(logits: Node, labels: Node) -> Node:

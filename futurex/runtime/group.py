@@ -123,7 +123,8 @@ class Locality:
             elif self.errors:
                 self._plans[key] = as_numpy(local, donate)
             elif self.limit is None:
-                self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
+                self._plans[key] = plan = compile_plan(local, threads=self.threads, donate=donate)
+                plan.decide()  # a run that is made again, from its data or a checkpoint, has the same bits
             else:
                 self._plans[key] = within(local, self.limit, threads=self.threads, donate=donate, background=False)
         return Step(self._plans[key], self._communicator, self.ledger)

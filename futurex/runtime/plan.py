@@ -155,10 +155,10 @@ class Plan:
         self._straight: Straight | None = None
         self._coded = False  # has all code been there before a run?
         self.whole: Whole | None = None
-        whole = self._may_be_straight and not donate and not frugal
+        whole = self._may_be_straight and not frugal
         if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             check = self.delivery.check
-            self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, behind=background)
+            self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, donate, behind=background)
 
     def as_tasks(self) -> Plan | None:
         """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""
@@ -196,6 +196,13 @@ class Plan:
         if self.whole is None or not self.whole.own:
             for inner in (plan for each in self.instructions for plan in each.kernel.plans):
                 inner.complete()
+
+    def decide(self) -> None:
+        """Have runs go one way from the first one on, so that no bit of them depends on what the clock says."""
+        if self.whole is not None:
+            self.whole.decide()
+        for inner in (plan for each in self.instructions for plan in each.kernel.plans):
+            inner.decide()
 
     @property
     def waited_for(self) -> bool:

@@ -4,7 +4,7 @@ A plan replays instructions, which costs about a microsecond each; one compiled 
 and 50 to 500 ms to make. So a plan begins as it is. When it has used as much time as is worth it, its graph is compiled
 by a thread of its own; then both ways run on the same arguments a few times, and the faster one stays. They are
 compared again from time to time. A plan with fragments, the user's own calls, never makes them twice: its runs are
-compared in turn.
+compared in turn, and so are those of a plan whose results are written over its arguments.
 
 Where calls are plain NumPy until there is code, the function is made first, and leads: one function takes less time to
 make than a kernel for each loop in it. The kernels are made, and both ways compared, when runs have taken so long that
@@ -14,7 +14,8 @@ this is worth it, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.compiling import Job, background
@@ -38,6 +39,7 @@ LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 _BETTER = 0.9  # of the other's time: what is taken for faster
 
 
@@ -56,8 +58,9 @@ Check = Callable[[Sequence[Any]], Sequence[Any]]
 
 class _Program(Late, Protocol):
     own: int
+    calls: Sequence[Any]
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...] | None: ...
+    def __call__(self, *inputs: Any, outs: Sequence[Any] | None = None) -> tuple[Any, ...] | None: ...
 
     def quickly(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None: ...
 
@@ -68,14 +71,18 @@ class Whole:
     """How the runs of one plan go. Threads may run it at once: a measurement that is lost does no harm."""
 
     def __init__(
-        self, graph: Graph, compiler: Compiler, replay: _Replay, check: Check, grain: Grain, *, behind: bool
-    ) -> None:
+        self, graph: Graph, compiler: Compiler, replay: _Replay, check: Check, grain: Grain,
+        donate: Mapping[int, int] = _NOTHING, *, behind: bool,
+    ) -> None:  # fmt: skip
         self._graph, self._compiler, self._behind = graph, compiler, behind
+        self._donate = tuple(donate.items())
         self._replay, self._check, self._grain = replay, check, grain
         self._program: _Program | None = None
         self._asked = self._off = False
         self._once = _has_fragments(graph)  # does a run do what must not be done twice?
+        self._in_turn = self._once or bool(donate)  # are runs compared that are not of the same arguments?
         self.taken = False  # do runs go to the compiled function?
+        self._decided = False  # for good, without having been measured?
         self.leads = False  # without having been compared with the plan, which has no kernels yet?
         self._kernels: list[Job] = []  # what makes these
         self.reason = ""  # why there is none
@@ -109,12 +116,12 @@ class Whole:
             inputs = args if checked else self._check(args)
             assert self._program is not None
             start = time.perf_counter() if self.leads else 0.0
-            results = self._program(*inputs)
+            results = self._called(inputs)
             if results is not None:
                 self.runs += 1
                 if self.leads:
                     self._led(time.perf_counter() - start)
-                elif not self.runs % AGAIN:
+                elif not (self.runs % AGAIN or self._decided):
                     self.taken, self._times = False, ([], [])
                 return list(results)
             self._failed()
@@ -124,16 +131,28 @@ class Whole:
         if self._off:
             return self._replay(args, communicator, outs, checked)
         start = time.perf_counter()
-        if self._once and self._program is not None and len(self._times[0]) > len(self._times[1]):
-            results = self._program(*(args if checked else self._check(args)))
-            if results is None:
-                self._failed()
+        if self._in_turn and self._program is not None and len(self._times[0]) > len(self._times[1]):
+            results = self._called(args if checked else self._check(args))
+            if results is not None:
+                self._compared(1, time.perf_counter() - start)
+                return list(results)
+            self._failed()
+            if self._once:
                 raise GaveUp("a compiled function gave up")
-            self._compared(1, time.perf_counter() - start)
-            return list(results)
+            return self._replay(args, communicator, outs, checked)
         found = self._replay(args, communicator, outs, checked)
         self._replayed(time.perf_counter() - start, args, checked)
         return found
+
+    def _called(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The results of the compiled function, those that were donated in the arguments that they belong to."""
+        assert self._program is not None
+        if not self._donate:
+            return self._program(*inputs)
+        outs: list[Any] = [None] * len(self._graph.outs)
+        for number, param in self._donate:
+            outs[number] = inputs[param]
+        return self._program(*inputs, outs=outs)
 
     def quickly(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The results of the compiled function for inputs that are known to fit, as they are without looking at them;
@@ -151,7 +170,7 @@ class Whole:
         self._spent += seconds
         if self._program is not None:
             self._compared(0, seconds)
-            if not self._once:
+            if not self._in_turn:
                 self._compare(args if checked else self._check(args))
         elif not self._asked and self._spent > WORTH and self._replays >= FEWEST:
             if self._behind:
@@ -169,6 +188,14 @@ class Whole:
             self._program = self._compiler.whole(self._graph)
         except self._compiler.refusals as error:
             self.reason, self._off = str(error), True
+
+    def decide(self) -> None:
+        """Let all runs go to the function, if there is one that does not call Python, or none."""
+        self.make()
+        self._decided = True
+        self.taken = self._program is not None and not self._program.calls
+        if not self.taken:
+            self._leave()
 
     def lead(self, kernels: list[Job]) -> None:
         """Compile the function, and let runs go to it; the ``kernels`` of the plan come later."""
@@ -241,6 +268,8 @@ class Whole:
             return f"runs instruction by instruction: {self.reason}"
         if self.leads:
             return "runs as one compiled function; its operations have no code of their own yet"
+        if self.taken and self._decided:
+            return "runs as one compiled function"
         plan, function = (f"{seconds * 1e6:.3g} µs" for seconds in self.seconds)
         if self.taken:
             return f"runs as one compiled function: {function} instead of {plan}"

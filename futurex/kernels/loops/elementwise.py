@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from futurex.kernels.loops import arrays, kernels, records, values
 from futurex.kernels.loops.arrays import Array, Shape, Strides
+from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, supported
@@ -121,6 +122,23 @@ def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     if name in GUARDED:
         e.kernels.remember(f, out_of_bounds(f, loop[1], registers[0]))
     return function(f, node, loop[1], registers)
+
+
+def checked_labels(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
+    """Labels that name classes, as they are compared; one that names none is a failure."""
+    (labels,) = inputs
+
+    def checked(value: Scalar, refuse: Callable[[Function, str], None]) -> str:
+        f = e.function
+        wide = values.converted(f, value, np.dtype(np.uint64))  # where a negative one is beyond all classes
+        refuse(f, f.emit(f"icmp uge i64 {wide}, {node.attrs['classes']}"))
+        return values.converted(f, value, node.dtype)
+
+    if isinstance(labels, Scalar):
+        return Scalar(checked(labels, Function.fail_if), node.dtype, False)
+    out = e.result(labels.shape, node.dtype)
+    generated(e, [labels], [out], lambda scalars: [checked(scalars[0], e.kernels.remember)])
+    return out
 
 
 # -- single values ---------------------------------------------------------------------------------------------------

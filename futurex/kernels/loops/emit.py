@@ -42,7 +42,7 @@ from futurex.kernels.loops.records import RUNTIME
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import NUMBERS, Scalar, constant
 from futurex.kernels.numba_.scalar import joined
-from futurex.passes.expand import without_sweeps
+from futurex.passes.expand import by_elements, without_sweeps
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, build
@@ -223,7 +223,7 @@ class Emitter:
 
     def graph(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """The results of a sub-graph; the caller releases them."""
-        graph = without_sweeps(graph)  # inside a loop every reduction has a form of its own
+        graph = by_elements(without_sweeps(graph))  # inside a loop every reduction has a form of its own
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
         scheduled = schedule(graph)
         order, delivery = scheduled.order, Delivery(self, env, scheduled.wanted)
@@ -395,11 +395,14 @@ _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {
 }
 _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "fused": elementwise.fused,
-    **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), reductions.reduction),
+    **dict.fromkeys(
+        ("sum", "free_sum", "prod", "max", "free_max", "min", "any", "all"), reductions.reduction
+    ),
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
     "arange": sizes.arange,
     "iota": sizes.iota,
+    "checked_labels": elementwise.checked_labels,
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,

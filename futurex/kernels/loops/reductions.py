@@ -35,13 +35,14 @@ _NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
 def reduction(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """``sum``, ``prod``, ``max``, ``min``, ``any`` and ``all``."""
+    """``sum``, ``prod``, ``max``, ``min``, ``any`` and ``all``; those that may go in any order go in NumPy's."""
     (x,) = inputs
     if isinstance(x, Scalar):
         if x.weak or x.dtype != node.dtype:
             raise Unsupported(f"{node.op} of a number")
         return x
-    out = reduced(e, node.op, x, axes_of(len(x.shape), node.attrs["axis"]), node.dtype, node.attrs["keepdims"])
+    name = node.op.removeprefix("free_")
+    out = reduced(e, name, x, axes_of(len(x.shape), node.attrs["axis"]), node.dtype, node.attrs["keepdims"])
     return e.unboxed(out)
 
 
