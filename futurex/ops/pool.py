@@ -38,7 +38,7 @@ def place_dtype(window: Sizes) -> np.dtype[Any]:
     return np.min_scalar_type(math.prod(window))
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
+def lowest(dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "f":
         return -np.inf
     return False if dtype.kind == "b" else np.iinfo(dtype).min
@@ -46,7 +46,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 def _max_pool(x: Any, window: Sizes, stride: Sizes, padding: Padding) -> Any:
     sizes = pool_shape(x.shape, window, stride, padding)[1:-1]
-    x = padded(x, padding, _lowest(x.dtype))
+    x = padded(x, padding, lowest(x.dtype))
     views = (x[view] for _, view in shifts(window, stride, dense(window), sizes))
     out = next(views).copy()
     for view in views:
@@ -56,7 +56,7 @@ def _max_pool(x: Any, window: Sizes, stride: Sizes, padding: Padding) -> Any:
 
 def _first_maxima(x: Any, window: Sizes, stride: Sizes, padding: Padding, sizes: Sizes) -> Any:
     """The number of the window position, in row-major order, where each window first attains its maximum (or a NaN)."""
-    x = padded(x, padding, _lowest(x.dtype))
+    x = padded(x, padding, lowest(x.dtype))
     views = (x[view] for _, view in shifts(window, stride, dense(window), sizes))
     best = next(views).copy()
     first = np.zeros(best.shape, place_dtype(window))

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.elementwise import where
+from futurex.ops.elementwise import where, zeros_like
 from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
 from futurex.ops.normalize import normalised
 from futurex.ops.sweeps import FEWEST_ROWS
+from futurex.passes import windows
 from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
@@ -46,8 +47,8 @@ def without_sweeps(graph: Graph) -> Graph:
 
 
 def by_elements(graph: Graph) -> Graph:
-    """The graph with operations on rows of any size in terms of simpler ones, for code that has no row of its own."""
-    if not any(node.op in _ROWWISE or node.op == "one_hot" for node in graph.nodes):
+    """The graph with operations on small rows and windows in terms of simpler ones, for code that is one function."""
+    if not any(node.op in _BY_ELEMENTS or node.op in windows.OPERATIONS for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(_simpler))
 
@@ -55,11 +56,18 @@ def by_elements(graph: Graph) -> Graph:
 def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
     if not node.is_static or not all(isinstance(each.aval, Aval) and each.is_static for each in node.inputs):
         return None
+    if node.op in windows.OPERATIONS:
+        return windows.in_slices(node)
+    if node.op not in _BY_ELEMENTS:
+        return None
     if node.op == "one_hot":
         (labels,) = node.inputs
         rows = apply("reshape", labels, shape=(*labels.shape, 1))
         return apply("cast", apply("equal", rows, const(np.arange(node.attrs["classes"]))), dtype=node.dtype)
-    if node.op not in _ROWWISE or not all(each.size and each.dtype.char in "fdil" for each in node.inputs):
+    if node.op in ("take_along_axis", "add_along_axis"):
+        return _along(*node.inputs, **node.attrs)
+    floats = [each.dtype.char for each in node.inputs if each.dtype.kind not in "iu"]
+    if not all(each.size for each in node.inputs) or any(char not in "fd" for char in floats):
         return None
     if node.op == "softmax_cross_entropy":
         return _cross_entropy(*node.inputs)
@@ -67,6 +75,19 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         g, logits, labels = node.inputs
         return _less_the_hit(g, _in_parts("softmax", logits, axis=logits.ndim - 1), labels)
     return _in_parts(node.op, *node.inputs, **node.attrs)
+
+
+def _along(x: Node, indices: Node, axis: int, input_shape: tuple[int, ...] | None = None) -> Node:
+    """What is looked up, or added up, where ``indices`` say along one axis, and where it is along the others."""
+    places = [indices if k == axis else _counted(extent, k, x.ndim) for k, extent in enumerate(x.shape)]
+    how = {"pattern": tuple(("d", k) for k in range(x.ndim))}
+    if input_shape is None:
+        return apply("gather", x, *places, **how)
+    return apply("scatter", zeros_like(Aval(input_shape, x.dtype)), x, *places, **how, mode="add")
+
+
+def _counted(extent: int, axis: int, ndim: int) -> Node:
+    return const(np.arange(extent).reshape([-1 if k == axis else 1 for k in range(ndim)]))
 
 
 def _in_parts(name: str, *inputs: Node, **attrs: Any) -> Any:
@@ -300,3 +321,5 @@ _ROWWISE: dict[str, Callable[..., Node] | None] = {
     "softmax_cross_entropy_grad": _cross_entropy_grad,
 }
 """Names of what is taken apart, and how; None: as its record says."""
+_BY_ELEMENTS = frozenset(("one_hot", "moments", "take_along_axis", "add_along_axis", *_ROWWISE))
+"""Names of what is taken apart in small functions."""

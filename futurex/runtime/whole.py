@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.compiling import Job, background
 from futurex.kernels.registry import LIBRARIES, Backend, Compiler, Late
+from futurex.passes import windows
 from futurex.runtime import trace
 from futurex.runtime.counters import Grain
 from futurex.tree.aval import Aval
@@ -279,7 +280,9 @@ class Whole:
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
     """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
-    if compiler is None or any(each.kernel.backend in LIBRARIES for each in instructions):
+    if compiler is None or any(
+        each.kernel.backend in LIBRARIES and each.node.op not in windows.OPERATIONS for each in instructions
+    ):
         return None
     if len(instructions) < 2 and not any(each.kernel.backend == compiler.name for each in instructions):
         return None  # one loop gains the short way in and out

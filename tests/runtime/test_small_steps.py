@@ -1,0 +1,232 @@
+"""Small training steps as one compiled function: losses, norms, windows, results over arguments, and ``fx.fit``."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels.loops.backend import LoopBackend
+from futurex.runtime import whole
+from futurex.runtime.plan import compile_plan
+from futurex.tree import Graph, apply, item, param, record
+from futurex.tree.aval import aval_of
+from futurex.tree.graph import evaluate
+
+RNG = np.random.default_rng(11)
+TO_THE_BIT = (
+    "softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "softmax_cross_entropy",
+    "softmax_cross_entropy_grad", "one_hot", "checked_labels", "max_pool", "max_pool_places", "max_pool_spread",
+    "max_pool_grad", "avg_pool", "avg_pool_grad", "take_along_axis", "add_along_axis",
+)  # fmt: skip
+TO_ROUNDING = (
+    "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "moments", "conv", "conv_input_grad",
+    "conv_weight_grad", "conv_epilogue", "free_sum", "free_max",
+)  # fmt: skip
+
+
+def samples(names):
+    rng = np.random.default_rng(3)
+    for name in names:
+        for number, sample in enumerate(record(name).samples(rng)):
+            for kind in ("d", "f"):
+                yield pytest.param(name, sample, kind, id=f"{name}-{number}-{kind}")
+
+
+def in_kind(value, kind):
+    return value.astype(kind) if value.dtype == np.float64 else value
+
+
+def compiled_of(name, sample, kind):
+    """The node of a sample with its inputs, and the function that it is compiled to."""
+    inputs = [in_kind(np.asarray(value), kind) for value in sample.inputs]
+    params = [param(aval_of(value)) for value in inputs]
+    node = apply(name, *params, **sample.attrs)
+    several = isinstance(node.aval, tuple)
+    outs = [item(node, k) for k in range(len(node.aval))] if several else [node]
+    return node, inputs, LoopBackend().whole(Graph(params, outs, name))
+
+
+def results_of(program, inputs):
+    program.prepare([], wait=True)
+    found = program(*inputs)
+    assert found is not None
+    return found
+
+
+def in_pairs(found, expected):
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for one, two in zip(found, expected, strict=True):
+        assert np.asarray(one).dtype == two.dtype
+        yield np.asarray(one), two
+
+
+@pytest.mark.parametrize("name, sample, kind", list(samples(TO_THE_BIT)))
+def test_operations_on_rows_and_windows_have_the_bits_of_their_kernels(name, sample, kind):
+    node, inputs, program = compiled_of(name, sample, kind)
+    for one, two in in_pairs(results_of(program, inputs), evaluate(node, inputs)):
+        np.testing.assert_array_equal(one, two)
+    assert not program.calls or not all(each.size for each in inputs)
+
+
+@pytest.mark.parametrize("name, sample, kind", list(samples(TO_ROUNDING)))
+def test_norms_and_convolutions_are_those_of_their_kernels(name, sample, kind):
+    node, inputs, program = compiled_of(name, sample, kind)
+    for one, two in in_pairs(results_of(program, inputs), evaluate(node, inputs)):
+        size = max(1.0, float(np.max(np.abs(two), initial=0.0)))
+        rounding = 64 * float(np.finfo(two.dtype).eps) if two.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(one, two, rtol=rounding, atol=rounding * size)
+    mixed = len({each.dtype for each in inputs}) > 1
+    assert not program.calls or sample.attrs.get("groups", 1) > 1 or mixed or not all(each.size for each in inputs)
+
+
+# -- results over arguments ------------------------------------------------------------------------------------------
+
+
+def descent(params, x, y):
+    def loss(params):
+        hidden = np.tanh(x @ params["w"] + params["b"])
+        return fx.nn.softmax_cross_entropy(hidden @ params["v"], y).mean()
+
+    value, slope = fx.value_and_grad(loss)(params)
+    return {name: params[name] - 0.5 * slope[name] for name in params}, value
+
+
+def small_net(kind=np.float64):
+    params = {"w": RNG.normal(size=(5, 8)), "b": RNG.normal(size=8), "v": RNG.normal(size=(8, 3))}
+    x, y = RNG.normal(size=(6, 5)).astype(kind), RNG.integers(0, 3, 6)
+    return {name: value.astype(kind) for name, value in params.items()}, x, y
+
+
+def test_steps_of_a_compiled_function_write_over_what_they_are_given_away(at_once):
+    given, x, y = small_net()
+    params, plain = given, given
+    staged = fx.futurize(descent, donate="params", escape="error")
+    kept = {name: value.copy() for name, value in given.items()}
+    places = []
+    for _ in range(8):
+        params, value = staged(params, x, y)
+        with fx.disable():
+            plain, expected = descent(plain, x, y)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        for name in plain:
+            np.testing.assert_allclose(params[name], plain[name], rtol=1e-12, atol=1e-14)
+        places.append([np.asarray(each).ctypes.data for each in params.values()])
+    assert "runs as one compiled function" in staged.explain()
+    assert places[2:] == places[1:2] * 6
+    assert any(row.op == "graph" and row.count >= 4 for row in staged.profile())
+    for name, value in given.items():
+        np.testing.assert_array_equal(value, kept[name])
+
+
+def test_a_label_that_names_no_class_is_told_of_at_the_users_line(at_once):
+    params, x, y = small_net()
+    staged = fx.futurize(descent, donate="params", escape="error")
+    for _ in range(4):
+        params, _ = staged(params, x, y)
+    assert "runs as one compiled function" in staged.explain()
+    for wrong in (3, -1):
+        before = {name: np.array(value) for name, value in params.items()}
+        labels = y.copy()
+        labels[2] = wrong
+        with pytest.raises(IndexError, match="do not name the 3 classes") as caught:
+            staged(before, x, labels)[1].result()
+        lines = [entry.line or "" for entry in traceback.extract_tb(caught.value.__traceback__)]
+        assert any("softmax_cross_entropy" in line for line in lines)
+
+
+def test_arguments_given_away_twice_or_lying_otherwise_are_written_once_each(at_once):
+    def both(a, b):
+        return a + b, a - b
+
+    params = [param(aval_of(np.ones(3)), name) for name in "ab"]
+    outs = [params[0] + params[1], params[0] - params[1]]
+    plan = compile_plan(Graph(params, outs, "both"), donate={0: 0, 1: 1})
+    plan.decide()
+    assert plan.whole.taken
+    a, b = np.arange(3.0), np.arange(6.0)[::2]
+    expected = both(a.copy(), b.copy())
+    found = plan.run([a, b])
+    assert found[0] is a
+    assert found[1] is b
+    np.testing.assert_array_equal(a, expected[0])
+    np.testing.assert_array_equal(b, expected[1])
+
+
+# -- one way for all runs --------------------------------------------------------------------------------------------
+
+
+def test_plans_that_decide_do_not_look_at_the_clock(monkeypatch):
+    x = param(aval_of(np.ones((4, 4))))
+    plan = compile_plan(Graph([x], [apply("exp", x) * 2 + 1], "native"))
+    plan.decide()
+    monkeypatch.setattr(whole, "AGAIN", 2)
+    for _ in range(9):
+        plan.run([np.ones((4, 4))])
+    assert plan.whole.runs == 9
+    assert plan.whole.text() == "runs as one compiled function"
+    q = item(apply("qr", x, mode="reduced"), 0)
+    calling = compile_plan(Graph([x], [q * 2 + 1], "calls"))
+    calling.decide()
+    calling.run([np.ones((4, 4))])
+    assert not calling.whole.open
+    assert calling.whole.runs == 0
+
+
+@pytest.mark.parametrize("optimizer", [fx.optim.sgd(0.1), fx.optim.adam(0.01)], ids=["sgd", "adam"])
+def test_runs_of_fit_are_one_function_with_the_same_bits(optimizer):
+    params, x, y = small_net(np.float32)
+    x, y = np.tile(x, (20, 1)), np.tile(y, 20)
+
+    def loss(params, x, y, key):
+        return fx.nn.softmax_cross_entropy(np.tanh(x @ params["w"] + params["b"]) @ params["v"], y).mean()
+
+    how = {"optimizer": optimizer, "epochs": 3, "batch_size": 8, "seed": 1, "progress": None}
+    runs = [fx.fit(loss, params, (x, y), **how) for _ in range(2)]
+    first, second = (run.result(timeout=60) for run in runs)
+    for name in params:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert runs[0].history[-1]["loss"] < runs[0].history[0]["loss"]
+
+
+# -- small convolutions ----------------------------------------------------------------------------------------------
+
+
+def network(params, x, y):
+    h = np.maximum(fx.nn.conv(x, params["w"], stride=params["stride"]) + params["b"], 0)
+    h = fx.nn.max_pool(h, (2,) * (x.ndim - 2))
+    return fx.nn.softmax_cross_entropy(h.mean(axis=tuple(range(1, x.ndim - 1))) @ params["v"], y).mean()
+
+
+@pytest.mark.parametrize("space, window", [((17,), (3,)), ((9, 8), (3, 2)), ((5, 4, 6), (2, 2, 3))])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_small_convolution_nets_are_one_function(space, window, stride, at_once):
+    kind = np.float32
+    params = {
+        "w": RNG.normal(size=(*window, 3, 4)).astype(kind), "b": RNG.normal(size=4).astype(kind),
+        "v": RNG.normal(size=(4, 3)).astype(kind),
+    }  # fmt: skip
+    x, y = RNG.normal(size=(2, *space, 3)).astype(kind), RNG.integers(0, 3, 2)
+
+    def loss(weights, x, y):
+        return network({**weights, "stride": stride}, x, y)
+
+    staged = fx.futurize(fx.value_and_grad(loss), escape="error")
+    for _ in range(4):
+        value, slopes = staged(params, x, y)
+        value.result()
+    assert "runs as one compiled function" in staged.explain()
+    wide = {name: each.astype(np.float64) for name, each in params.items()}
+    with fx.disable():
+        expected = loss(wide, x.astype(np.float64), y)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for name, each in wide.items():
+        direction = RNG.normal(size=each.shape)
+        with fx.disable():
+            ahead, behind = (
+                loss({**wide, name: each + sign * 1e-5 * direction}, x.astype(np.float64), y) for sign in (1, -1)
+            )
+        along = float((np.asarray(slopes[name]) * direction).sum())
+        np.testing.assert_allclose(along, (ahead - behind) / 2e-5, rtol=2e-3, atol=1e-5)
