@@ -5,7 +5,7 @@ A kernel is a callable bound to one node's shapes and dtypes. It is called as ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -105,9 +105,9 @@ class Compiler(Protocol):
         """What :meth:`whole` raises where it cannot."""
         ...
 
-    def whole(self, graph: Graph) -> Any:
+    def whole(self, graph: Graph, donated: Collection[int] = ()) -> Any:
         """The function: called with the graph's inputs it gives its results, or None where the graph has to be run
-        another way."""
+        another way. Results with a number in ``donated`` may be written into arrays of the caller's, ``outs``."""
         ...
 
 

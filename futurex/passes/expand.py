@@ -65,7 +65,8 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         rows = apply("reshape", labels, shape=(*labels.shape, 1))
         return apply("cast", apply("equal", rows, const(np.arange(node.attrs["classes"]))), dtype=node.dtype)
     if node.op in ("take_along_axis", "add_along_axis"):
-        return _along(*node.inputs, **node.attrs)
+        x, indices = node.inputs
+        return _along(x, indices, **node.attrs)
     floats = [each.dtype.char for each in node.inputs if each.dtype.kind not in "iu"]
     if not all(each.size for each in node.inputs) or any(char not in "fd" for char in floats):
         return None

@@ -157,8 +157,7 @@ class Plan:
         self.whole: Whole | None = None
         whole = self._may_be_straight and not frugal
         if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
-            check = self.delivery.check
-            self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, donate, behind=background)
+            self.whole = Whole(low.graph, compiler, self._replayed, self.delivery, self.grain, behind=background)
 
     def as_tasks(self) -> Plan | None:
         """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""

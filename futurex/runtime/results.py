@@ -26,10 +26,11 @@ class Delivery:
         self._name = low.graph.name
         self._names = [node.attrs["name"] for node in low.graph.params]
         self._avals: list[Aval] = [node.aval for node in low.graph.params]
-        self._donate = dict(donate)
+        self.donated = dict(donate)
+        """Which results are written over which arguments."""
         self._expected: list[tuple[Any, Any, Any]] = [_expected(aval) for aval in self._avals]
         self._fresh = [(root, low.slots[root].aval, out) for root, out in layout.fresh.items()]
-        self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
+        self._given = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
         self.in_place = set(donate.values()) <= set(layout.donated.values())
         """Is every donated result written where it belongs, if nothing else lies there?"""
         self._low, self._layout = low, layout
@@ -41,7 +42,7 @@ class Delivery:
         slot = self._low.slots[self._low.outs[number]]
         if slot.kind is Kind.SCALAR:
             return ""
-        if number in self._donate:
+        if number in self.donated:
             return "" if slot.kind is Kind.BUFFER else "copied"
         if slot.root in given:
             return "copied"
@@ -63,7 +64,7 @@ class Delivery:
         for place, (arg, (kind, shape, dtype)) in enumerate(zip(args, self._expected, strict=True)):
             if type(arg) is not kind or (kind is np.ndarray and (arg.shape != shape or arg.dtype != dtype)):
                 taken[place] = self._admit(place, arg, self._avals[place])
-        for param in self._donate.values():
+        for param in self.donated.values():
             array = taken[param]
             if not isinstance(array, np.ndarray) or not array.flags.writeable:
                 raise ValueError(f"{self._name}: {self._called(param)} was donated and must be a writable array")
@@ -88,10 +89,10 @@ class Delivery:
         """Put the arrays in place that differ from run to run: fresh ones for results, donated arguments."""
         for root, aval, number in self._fresh:
             values[root] = spare(outs or (), number, aval.shape, aval.dtype)
-        if not self._donated:
+        if not self._given:
             return
         seen = often(taken)
-        for root, aval, param in self._donated:
+        for root, aval, param in self._given:
             values[root] = given(taken[param], seen, aval.shape, aval.dtype)
 
     def deliver(self, values: Values, args: Sequence[Any]) -> list[Any]:
@@ -101,7 +102,7 @@ class Delivery:
 
     def hand_back(self, results: list[Any], args: Sequence[Any]) -> list[Any]:
         """The results, those that were donated in the arguments that they belong to."""
-        for number, param in self._donate.items():
+        for number, param in self.donated.items():
             target = args[param]
             if results[number] is not target:
                 np.copyto(target, results[number])

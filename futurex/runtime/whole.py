@@ -14,8 +14,7 @@ this is worth it, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.compiling import Job, background
@@ -29,6 +28,7 @@ from futurex.tree.graph import Graph
 if TYPE_CHECKING:
     from futurex.runtime.inline import Communicator
     from futurex.runtime.plan import Instruction
+    from futurex.runtime.results import Delivery
 
 LARGEST = 1 << 15
 """Elements of an array from which NumPy's kernels, and threads, do as well."""
@@ -40,7 +40,6 @@ LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
-_NOTHING: Mapping[int, int] = MappingProxyType({})
 _BETTER = 0.9  # of the other's time: what is taken for faster
 
 
@@ -52,9 +51,6 @@ class _Replay(Protocol):
 
 class GaveUp(RuntimeError):
     """The compiled function of a plan with fragments gave up; some were made, and are not made a second time."""
-
-
-Check = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class _Program(Late, Protocol):
@@ -72,16 +68,14 @@ class Whole:
     """How the runs of one plan go. Threads may run it at once: a measurement that is lost does no harm."""
 
     def __init__(
-        self, graph: Graph, compiler: Compiler, replay: _Replay, check: Check, grain: Grain,
-        donate: Mapping[int, int] = _NOTHING, *, behind: bool,
-    ) -> None:  # fmt: skip
+        self, graph: Graph, compiler: Compiler, replay: _Replay, delivery: Delivery, grain: Grain, *, behind: bool
+    ) -> None:
         self._graph, self._compiler, self._behind = graph, compiler, behind
-        self._donate = tuple(donate.items())
-        self._replay, self._check, self._grain = replay, check, grain
+        self._replay, self._delivery, self._check, self._grain = replay, delivery, delivery.check, grain
         self._program: _Program | None = None
         self._asked = self._off = False
         self._once = _has_fragments(graph)  # does a run do what must not be done twice?
-        self._in_turn = self._once or bool(donate)  # are runs compared that are not of the same arguments?
+        self._in_turn = self._once or bool(delivery.donated)  # are runs compared that are not of the same arguments?
         self.taken = False  # do runs go to the compiled function?
         self._decided = False  # for good, without having been measured?
         self.leads = False  # without having been compared with the plan, which has no kernels yet?
@@ -117,7 +111,7 @@ class Whole:
             inputs = args if checked else self._check(args)
             assert self._program is not None
             start = time.perf_counter() if self.leads else 0.0
-            results = self._called(inputs)
+            results = self._called(inputs, args)
             if results is not None:
                 self.runs += 1
                 if self.leads:
@@ -133,7 +127,7 @@ class Whole:
             return self._replay(args, communicator, outs, checked)
         start = time.perf_counter()
         if self._in_turn and self._program is not None and len(self._times[0]) > len(self._times[1]):
-            results = self._called(args if checked else self._check(args))
+            results = self._called(args if checked else self._check(args), args)
             if results is not None:
                 self._compared(1, time.perf_counter() - start)
                 return list(results)
@@ -145,15 +139,18 @@ class Whole:
         self._replayed(time.perf_counter() - start, args, checked)
         return found
 
-    def _called(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    def _called(self, inputs: Sequence[Any], args: Sequence[Any]) -> Sequence[Any] | None:
         """The results of the compiled function, those that were donated in the arguments that they belong to."""
         assert self._program is not None
-        if not self._donate:
+        donated = self._delivery.donated
+        if not donated:
             return self._program(*inputs)
         outs: list[Any] = [None] * len(self._graph.outs)
-        for number, param in self._donate:
-            outs[number] = inputs[param]
-        return self._program(*inputs, outs=outs)
+        for number, param in donated.items():
+            if inputs[param].flags.carray:
+                outs[number] = inputs[param]
+        results = self._program(*inputs, outs=outs)
+        return results and self._delivery.hand_back(list(results), args)
 
     def quickly(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The results of the compiled function for inputs that are known to fit, as they are without looking at them;
@@ -186,7 +183,7 @@ class Whole:
             return
         self._asked = True
         try:
-            self._program = self._compiler.whole(self._graph)
+            self._program = self._compiler.whole(self._graph, self._delivery.donated)
         except self._compiler.refusals as error:
             self.reason, self._off = str(error), True
 

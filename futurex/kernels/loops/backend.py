@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from futurex.kernels.loops import products
@@ -17,6 +17,7 @@ from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import gather_aval
 from futurex.passes.counters import refilled
+from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -54,17 +55,22 @@ class LoopBackend:
 
     refusals = (Unsupported, RuntimeError)
 
-    def whole(self, graph: Graph) -> Program:
+    def whole(self, graph: Graph, donated: Collection[int] = ()) -> Program:
         """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
         avals = [node.aval for node in graph.params]
-        turned = {k: out.attrs["axes"] for k, out in enumerate(graph.outs) if _is_turned(out)}
+        turned = {k: out.attrs["axes"] for k, out in enumerate(graph.outs) if k not in donated and _is_turned(out)}
         outs = [_copied(out.inputs[0] if k in turned else out) for k, out in enumerate(graph.outs)]
         straight = Graph(graph.params, outs, graph.name) if outs != list(graph.outs) else graph
 
         def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
             return emitter.graph(straight, inputs)
 
-        return _made(lambda: Program(avals, 0, build, turned=turned))
+        written = {k: out.aval for k, out in enumerate(outs) if _has_known_elements(out)}
+        return _made(lambda: Program(avals, 0, build, turned=turned, written=written))
+
+
+def _has_known_elements(out: Node) -> bool:
+    return out.is_static and isinstance(out.aval, Aval) and bool(out.shape) and out.dtype in STORED
 
 
 def _is_turned(out: Node) -> bool:

@@ -13,7 +13,7 @@ import os
 import struct
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,13 @@ _FILE = os.path.join(os.path.dirname(__file__), "<call>")
 Results = tuple[Any, ...] | None
 
 
+class Written(NamedTuple):
+    """A result that the code writes into an array that the call brings, in C order: its shape and type."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
 def is_fixed(cell: Cell) -> bool:
     """Is it known where a result lies?"""
     return cell.array.place.scratch and not cell.extents and cell.offset is None
@@ -47,7 +54,7 @@ class Source:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._looks = bool(program.calls or program.drawers) or any(
-            isinstance(cell, Opaque) or (cell is not None and not ours and not is_fixed(cell))
+            isinstance(cell, Opaque) or (isinstance(cell, Cell) and not ours and not is_fixed(cell))
             for cell, _, ours in program.outs
         )
         """Does somebody look at the arrays and objects of a run?"""
@@ -98,6 +105,10 @@ class Source:
                     lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = {how}")
                 words.append(f"{'id' if DATA_OFFSET else 'at'}({name})")
                 words += [f"len({name})"] * wanted.open
+        for k in self._program.written:
+            own = f"empty(w{k}, e{k})"
+            lines += [f"o{k} = outs[{k}]", f"if o{k} is None: o{k} = {own}"] if into else [f"o{k} = {own}"]
+            words.append(f"{'id' if DATA_OFFSET else 'at'}(o{k})")
         packed = "".join(f", {word}" for word in words)
         lines.append("try:")
         for number in range(self._program.threads):
@@ -138,6 +149,8 @@ class Source:
                     lines += [f"else: r{k} = k{k}(r{k})"] * (kind is not None)
                 elif kind is not None:
                     result = f"k{k}(r{k})"
+            elif isinstance(cell, Written):
+                result = f"o{k}"
             elif isinstance(cell, Stream):
                 result = f"calls.state({cell.index})"
             elif isinstance(cell, Opaque):
@@ -188,14 +201,16 @@ class Instance:
             "code": _CODE(entry.address), "where": ctypes.c_void_p(address_of(blocks)), "on_threads": entry.on_threads,
             "share": Share(program.threads, program.threads),
             "calls": calls, "view": calls.view, "kept": program.kept, "objects": program.objects,
-            "numbers": frozenset(PYTHON_SCALARS), "ndarray": np.ndarray, "array": np.array, "copyto": np.copyto,
-            "at": address_of, "admitted": _admitted, "misfit": _misfit, "apart": _apart,
+            "numbers": frozenset(PYTHON_SCALARS), "ndarray": np.ndarray, "array": np.array, "empty": np.empty,
+            "copyto": np.copyto, "at": address_of, "admitted": _admitted, "misfit": _misfit, "apart": _apart,
         }  # fmt: skip
         self._known |= {f"base{number}": base for number, base in enumerate(bases)}
         for k, wanted in enumerate(program.entries):
             if isinstance(wanted, tuple):
                 self._known |= {f"s{k}": wanted.shape, f"d{k}": wanted.dtype}
         self._known |= {f"t{k}": axes for k, axes in program.turned.items()}
+        for k, written in program.written.items():
+            self._known |= {f"w{k}": written.shape, f"e{k}": written.dtype}
         for k, (cell, kind, _) in enumerate(program.outs):
             self._known |= {f"c{k}": cell, f"k{k}": kind}
             if isinstance(cell, Cell) and is_fixed(cell):

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.loops import streams
+from futurex.kernels.loops import elementwise, streams
 from futurex.kernels.loops.arrays import MOST_ROWS, Array, Extent, Opaque
 from futurex.kernels.loops.calls import Cell
 from futurex.kernels.loops.emit import STORED, Emitter, Value
 from futurex.kernels.loops.function import FAIL
-from futurex.kernels.loops.instance import Instance, Source
+from futurex.kernels.loops.instance import Instance, Source, Written
 from futurex.kernels.loops.split import Split
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
@@ -51,16 +51,19 @@ class Program:
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
     number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
     one part, which up to ``threads`` OpenMP threads run on all of them. What owned inputs with a number in ``refilled``
-    hold does not matter. Axes of results with a number in ``turned`` are given in another order. Arrays of unknown
-    extents are objects; those of which only the number of rows is not known are arrays with ``open_rows``, of which
-    nothing is overwritten.
+    hold does not matter. Axes of results with a number in ``turned`` are given in another order. The code writes
+    results that ``written`` names into arrays that the call brings, its inputs or others, when all else is done. Arrays
+    of unknown extents are objects; those of which only the number of rows is not known are arrays with ``open_rows``,
+    of which nothing is overwritten.
     """
 
     def __init__(
         self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1,
         refilled: Collection[int] = (), open_rows: bool = False, turned: Mapping[int, tuple[int, ...]] | None = None,
+        written: Mapping[int, Aval] | None = None,
     ) -> None:  # fmt: skip
         self.turned = turned or {}
+        self.written = {k: Written(aval.shape, aval.dtype) for k, aval in (written or {}).items()}
         emitter = Emitter(avals)
         self._open_rows = open_rows
         self.refilled = refilled
@@ -131,13 +134,14 @@ class Program:
                 self.entries.append(None)
                 codes.append(slot_format(aval.dtype))
                 inputs.append(Scalar(f"%in{word}", aval.dtype, aval.weak))
+        self._targets = {k: emitter.memory.slot(*each, owned=True) for k, each in self.written.items()}
+        codes.append("q" * len(self._targets))
         self.pack = struct.Struct("=" + "".join(codes)).pack_into
         return inputs, scalars
 
     def _give(self, emitter: Emitter, results: Sequence[Value]) -> None:
         """Words of the block for the results, and how they are read from it: numbers lie behind all that is there."""
-        first = emitter.memory.words
-        self.outs: list[tuple[Cell | Opaque | None, Any, bool]] = []
+        self.outs: list[tuple[Cell | Written | Opaque | None, Any, bool]] = []
         """An array, and whether its memory is ours; an object; a number's type."""
         unpacked = []
         taken: set[Any] = set()
@@ -145,6 +149,8 @@ class Program:
         weak = [isinstance(value, Scalar) and value.weak for value in results]
         streams.check(emitter, *results)
         results = [_in_memory(emitter, value) for value in results]
+        self._write(emitter, results)
+        first = emitter.memory.words
         for value in results:
             if isinstance(value, Scalar):
                 address = emitter.function.emit(f"getelementptr i64, ptr %block, i64 {emitter.memory.word()}")
@@ -157,11 +163,27 @@ class Program:
         for k, value in enumerate(results):
             if isinstance(value, Opaque):
                 self.outs.insert(k, (value, None, False))
-            if isinstance(value, Array):
+            elif k in self.written:
+                self.outs.insert(k, (self.written[k], None, False))
+            elif isinstance(value, Array):
                 place = value.place
                 ours = not place.scratch and place.index in own and place not in taken and emitter.is_home(value)
                 taken.add(place)
                 self.outs.insert(k, (_cell(emitter, value, weak[k]), None, ours))
+
+    def _write(self, emitter: Emitter, results: Sequence[Value]) -> None:
+        """Copy results to where they belong, first those that lie in inputs out of the way of others."""
+        sources: dict[int, Array] = {}
+        for k, wanted in self.written.items():
+            value = results[k]
+            if not isinstance(value, Array) or (value.shape, value.dtype) != wanted:
+                raise Unsupported("a result that is not what its node says")
+            sources[k] = value
+            if not value.place.scratch:
+                sources[k] = emitter.lasting(*wanted)
+                elementwise.assign(emitter, sources[k], value)
+        for k, source in sources.items():
+            elementwise.assign(emitter, self._targets[k], source)
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
         """Be done when this returns, if ``wait``."""
