@@ -96,9 +96,13 @@ def _normal(key: Any, start: Any, shape: Shape, dtype: Any) -> Any:
     return (radius * np.cos(2.0 * np.pi * _unit(four[:, 2], four[:, 3]))).astype(dtype).reshape(shape)
 
 
+def least_kept(rate: float) -> int:
+    """The least of 2**32 numbers whose element dropout keeps."""
+    return min(round(rate * 2**32), 2**32 - 1)
+
+
 def _dropout(x: Any, key: Any, start: Any, rate: float) -> Any:
-    threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
-    kept = _elements(key, start, "dropout", x.shape, 1).reshape(x.shape) >= threshold
+    kept = _elements(key, start, "dropout", x.shape, 1).reshape(x.shape) >= np.uint32(least_kept(rate))
     return np.where(kept, x * x.dtype.type(1.0 / (1.0 - rate)), x.dtype.type(0))
 
 

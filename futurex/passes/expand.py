@@ -17,8 +17,9 @@ import numpy as np
 from futurex.ops.elementwise import where, zeros_like
 from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
 from futurex.ops.normalize import normalised
+from futurex.ops.random import COUNTER_OPS
 from futurex.ops.sweeps import FEWEST_ROWS
-from futurex.passes import windows
+from futurex.passes import drawn, windows
 from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
@@ -48,7 +49,7 @@ def without_sweeps(graph: Graph) -> Graph:
 
 def by_elements(graph: Graph) -> Graph:
     """The graph with operations on small rows and windows in terms of simpler ones, for code that is one function."""
-    if not any(node.op in _BY_ELEMENTS or node.op in windows.OPERATIONS for node in graph.nodes):
+    if not any(node.op in _BY_ELEMENTS for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(_simpler))
 
@@ -56,10 +57,12 @@ def by_elements(graph: Graph) -> Graph:
 def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
     if not node.is_static or not all(isinstance(each.aval, Aval) and each.is_static for each in node.inputs):
         return None
-    if node.op in windows.OPERATIONS:
-        return windows.in_slices(node)
     if node.op not in _BY_ELEMENTS:
         return None
+    if node.op in windows.OPERATIONS:
+        return windows.in_slices(node)
+    if node.op in COUNTER_OPS:
+        return drawn.from_words(node)
     if node.op == "one_hot":
         (labels,) = node.inputs
         rows = apply("reshape", labels, shape=(*labels.shape, 1))
@@ -322,5 +325,7 @@ _ROWWISE: dict[str, Callable[..., Node] | None] = {
     "softmax_cross_entropy_grad": _cross_entropy_grad,
 }
 """Names of what is taken apart, and how; None: as its record says."""
-_BY_ELEMENTS = frozenset(("one_hot", "moments", "take_along_axis", "add_along_axis", *_ROWWISE))
+_BY_ELEMENTS = frozenset((
+    "one_hot", "moments", "take_along_axis", "add_along_axis", *_ROWWISE, *windows.OPERATIONS, *COUNTER_OPS
+))  # fmt: skip
 """Names of what is taken apart in small functions."""

@@ -11,7 +11,7 @@ import futurex as fx
 from futurex.kernels.loops.backend import LoopBackend
 from futurex.runtime import whole
 from futurex.runtime.plan import compile_plan
-from futurex.tree import Graph, apply, item, param, record
+from futurex.tree import Graph, apply, const, item, param, record
 from futurex.tree.aval import aval_of
 from futurex.tree.graph import evaluate
 
@@ -80,6 +80,47 @@ def test_norms_and_convolutions_are_those_of_their_kernels(name, sample, kind):
         np.testing.assert_allclose(one, two, rtol=rounding, atol=rounding * size)
     mixed = len({each.dtype for each in inputs}) > 1
     assert not program.calls or sample.attrs.get("groups", 1) > 1 or mixed or not all(each.size for each in inputs)
+
+
+DRAWS = [
+    ("random_bits", np.uint32), ("random_bits", np.uint64), ("random_uniform", np.float32),
+    ("random_uniform", np.float64), ("random_normal", np.float32), ("random_normal", np.float64),
+]  # fmt: skip
+
+
+def drawn(node, key, *inputs):
+    """What a node gives, by its kernel and by the function that it is compiled to, with a key that the run brings."""
+    params = [source for source in node.inputs if source.op == "param"]
+    program = LoopBackend().whole(Graph(params, [node * node], node.op))
+    assert not program.calls
+    (found,) = results_of(program, (*inputs, key))
+    expected = evaluate(node, [*inputs, key, np.int64(0)])
+    np.testing.assert_array_equal(found, np.asarray(expected) * expected)
+
+
+@pytest.mark.parametrize("name, dtype", DRAWS)
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (4, 4), (3, 7, 2)])
+@pytest.mark.parametrize("key", [0, 7, 2**63 + 5, 2**64 - 1])
+def test_random_numbers_by_key_have_the_bits_of_their_kernels(name, dtype, shape, key):
+    key_of = param(aval_of(np.uint64(0)), "key")
+    drawn(apply(name, key_of, const(np.int64(0)), shape=shape, dtype=np.dtype(dtype)), np.uint64(key))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rate", [0.0, 0.25, 0.9])
+@pytest.mark.parametrize("shape", [(1,), (9, 5), (2, 3, 4)])
+def test_small_dropout_has_the_bits_of_its_kernel(dtype, rate, shape):
+    x = RNG.normal(size=shape).astype(dtype)
+    params = param(aval_of(x), "x"), param(aval_of(np.uint64(0)), "key")
+    drawn(apply("dropout", *params, const(np.int64(0)), rate=rate), np.uint64(12345678901234567890), x)
+
+
+def test_tiles_that_begin_behind_the_first_row_are_drawn_by_their_kernel():
+    key = param(aval_of(np.uint64(0)), "key")
+    node = apply("random_uniform", key, const(np.int64(3)), shape=(2, 3), dtype=np.dtype(np.float64))
+    (found,) = results_of(LoopBackend().whole(Graph([key], [node], "tile")), [np.uint64(9)])
+    longer = apply("random_uniform", key, const(np.int64(0)), shape=(5, 3), dtype=node.dtype)
+    np.testing.assert_array_equal(found, evaluate(longer, [np.uint64(9), np.int64(0)])[3:])
 
 
 # -- results over arguments ------------------------------------------------------------------------------------------
