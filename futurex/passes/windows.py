@@ -1,4 +1,4 @@
-"""Convolutions and pooling of small arrays in terms of slices and products, for code that is one function.
+"""Convolutions, pooling and edges of small arrays in terms of slices and products, for code that is one function.
 
 A library's call takes 10 to 40 µs, however little it computes. Here the windows of a convolution are laid side by side
 (im2col: Chellapilla, Puri, Simard, High performance convolutional neural networks for document processing, 2006), so
@@ -28,6 +28,9 @@ def in_slices(node: Node) -> Node | tuple[Node, ...] | None:
     sources = node.inputs
     if node.op not in OPERATIONS or not node.is_static or not all(each.is_static and each.size for each in sources):
         return None
+    if node.op == "pad":
+        x, value = sources
+        return _with_edges(x, value, node.attrs["widths"]) if value.dtype == x.dtype else None
     if sources[0].dtype.char not in "fd" or node.attrs.get("groups", 1) != 1:
         return None
     if node.op == "conv_epilogue":
@@ -36,6 +39,13 @@ def in_slices(node: Node) -> Node | tuple[Node, ...] | None:
         return None
     attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
     return (_CONVOLUTIONS.get(node.op) or _POOLS[node.op])(*sources, **attrs)
+
+
+def _with_edges(x: Node, value: Node, widths: Padding) -> Node:
+    shape = tuple(low + size + high for size, (low, high) in zip(x.shape, widths, strict=True))
+    inner = [slice(low, low + size) for size, (low, _) in zip(x.shape, widths, strict=True)]
+    whole: Node = apply("full", value, shape=shape, dtype=x.dtype)
+    return _stored(whole, x, inner, "set")
 
 
 def _with_bias(x: Node, w: Node, b: Node, **attrs: Any) -> Node | None:
@@ -219,4 +229,4 @@ _POOLS: dict[str, Callable[..., Node | tuple[Node, ...]]] = {
 _CONVOLUTIONS: dict[str, Callable[..., Node]] = {
     "conv": _conv, "conv_input_grad": _conv_input_grad, "conv_weight_grad": _conv_weight_grad
 }  # fmt: skip
-OPERATIONS = frozenset(("conv_epilogue", *_CONVOLUTIONS, *_POOLS))
+OPERATIONS = frozenset(("pad", "conv_epilogue", *_CONVOLUTIONS, *_POOLS))

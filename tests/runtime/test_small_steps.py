@@ -19,7 +19,7 @@ RNG = np.random.default_rng(11)
 TO_THE_BIT = (
     "softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "softmax_cross_entropy",
     "softmax_cross_entropy_grad", "one_hot", "checked_labels", "max_pool", "max_pool_places", "max_pool_spread",
-    "max_pool_grad", "avg_pool", "avg_pool_grad", "take_along_axis", "add_along_axis",
+    "max_pool_grad", "avg_pool", "avg_pool_grad", "take_along_axis", "add_along_axis", "pad",
 )  # fmt: skip
 TO_ROUNDING = (
     "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "moments", "conv", "conv_input_grad",
