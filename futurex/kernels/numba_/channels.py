@@ -153,10 +153,15 @@ class _BoundWritten:
 
 
 class Writer:
-    """Writes the body of a kernel: over tasks, over blocks of channels as vectors and over what is left one by one."""
+    """Writes the body of a kernel: over tasks, over blocks of channels as vectors and over what is left one by one;
+    ``masked``: by vectors of which a part is read and written."""
 
-    def __init__(self, dtype: np.dtype[Any], vectors: int) -> None:
+    _masked, _mask = False, ""
+
+    def __init__(self, dtype: np.dtype[Any], vectors: int, masked: bool = False) -> None:
         self.code = Code()
+        self.declared: set[str] = set()
+        self._masked = masked
         self.element, self.index = TYPES[dtype]
         self.align = dtype.itemsize
         self.lanes = VECTOR // dtype.itemsize
@@ -184,14 +189,23 @@ class Writer:
             yield at
 
     def channels(self, begin: str, end: str) -> Iterator[tuple[int, str]]:
-        """Blocks of several vectors, then single elements: (number of vectors, first channel)."""
+        """Blocks of several vectors, then single ones or elements: (number of vectors, first channel)."""
         code, block = self.code, self.lanes * self.vectors
         room = code.do(f"sub i64 {end}, {begin}")
         whole = code.add(begin, code.multiply(code.do(f"sdiv i64 {room}, {block}"), str(block)))
         with code.loop(begin, whole, str(block)) as (channel, _):
             yield self.vectors, channel
-        with code.loop(whole, end) as (channel, _):
-            yield 0, channel
+        if not self._masked:
+            with code.loop(whole, end) as (channel, _):
+                yield 0, channel
+            return
+        with code.loop(whole, end, str(self.lanes)) as (channel, _):
+            left = code.do(f"trunc i64 {code.do(f'sub i64 {end}, {channel}')} to i32")
+            counted = f"<{', '.join(f'i32 {k}' for k in range(self.lanes))}>"
+            many = self.kind(1, "i32")
+            self._mask = code.do(f"icmp slt {many} {counted}, {code.spread(many, left)}")
+            yield 1, channel
+            self._mask = ""
 
     def kind(self, vectors: int, element: str = "") -> str:
         """The type of a vector, or of one element for none, of the kernel's own elements or others."""
@@ -201,19 +215,35 @@ class Writer:
     def load(self, vectors: int, array: str, offset: str, element: str = "") -> list[str]:
         """The vectors, or the one element, that begin at an offset; ``element``: if they have a type of their own."""
         kind, align = self._held(vectors, element)
-        return [
-            self.code.do(f"load {kind}, ptr {self._place(array, offset, k, element)}, align {align}")
-            for k in range(max(vectors, 1))
-        ]
+        places = [self._place(array, offset, k, element) for k in range(max(vectors, 1))]
+        if not self._mask:
+            return [self.code.do(f"load {kind}, ptr {place}, align {align}") for place in places]
+        name, truth = f"@llvm.masked.load.v{self.lanes}{self._short(element)}.p0", self.kind(1, "i1")
+        self.declared.add(f"declare {kind} {name}(ptr, i32, {truth}, {kind})")
+        how = f"i32 {align}, {truth} {self._mask}, {kind} zeroinitializer"
+        return [self.code.do(f"call {kind} {name}(ptr {place}, {how})") for place in places]
 
     def store(self, vectors: int, values: Sequence[str], array: str, offset: str, element: str = "") -> None:
         """The reverse of :meth:`load`."""
         kind, align = self._held(vectors, element)
-        for k, value in enumerate(values):
-            self.code.run(f"store {kind} {value}, ptr {self._place(array, offset, k, element)}, align {align}")
+        places = [self._place(array, offset, k, element) for k in range(len(values))]
+        name, truth = f"@llvm.masked.store.v{self.lanes}{self._short(element)}.p0", self.kind(1, "i1")
+        for place, value in zip(places, values, strict=True):
+            if not self._mask:
+                self.code.run(f"store {kind} {value}, ptr {place}, align {align}")
+                continue
+            self.declared.add(f"declare void {name}({kind}, ptr, i32, {truth})")
+            self.code.run(f"call void {name}({kind} {value}, ptr {place}, i32 {align}, {truth} {self._mask})")
+
+    def _short(self, element: str) -> str:
+        """An element as the names of functions have it."""
+        element = element or self.element
+        return {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
 
     def _held(self, vectors: int, element: str) -> tuple[str, int]:
-        return (self.kind(vectors, element), int(element[1:]) // 8) if element else (self.kind(vectors), self.align)
+        if not element:
+            return self.kind(vectors), self.align
+        return self.kind(vectors, element), int(self._short(element)[1:]) // 8
 
     def _place(self, array: str, offset: str, k: int, element: str) -> str:
         at = self.code.add(offset, str(k * self.lanes)) if k else offset

@@ -166,6 +166,11 @@ def has_scale() -> bool:
     return "+avx512f," in f"{features()},"
 
 
+def has_masks() -> bool:
+    """Does one instruction read or write any elements of a vector, of one byte, too?"""
+    return all(f"+{name}," in f"{features()}," for name in ("avx512f", "avx512bw", "avx512vl"))
+
+
 def is_amd() -> bool:
     """Is the processor one of AMD's, which LLVM names after their cores?"""
     return str(llvm().get_host_cpu_name()).startswith("znver")

@@ -17,6 +17,7 @@ import numpy as np
 
 from futurex.kernels.numba_.channels import TASKS, TYPES, VECTOR, Writer, Written, splat, tasks, threads_for
 from futurex.kernels.numba_.code import module
+from futurex.kernels.numba_.compiler import has_masks
 from futurex.kernels.threads import openmp
 from futurex.ops.pool import place_dtype
 from futurex.ops.window import Sizes
@@ -50,7 +51,8 @@ def claim(node: Node, threads: int) -> Written | None:
         *tasks(x[0], x[-1], block, threads), *_three(x[1:-1], 1), *_three(pooled[1:-1], 1),
         *_three(window, 1), *_three(node.attrs["stride"], 1), *_three([low for low, _ in node.attrs["padding"]], 0),
     )  # fmt: skip
-    text = _text(node.op, source.dtype, f"i{8 * place_dtype(window).itemsize}", openmp() is not None)
+    number = f"i{8 * place_dtype(window).itemsize}"
+    text = _text(node.op, source.dtype, number, openmp() is not None, spread and _lie_apart(node))
     return Written(node, threads, text, geometry)
 
 
@@ -58,22 +60,30 @@ def _three(values: Sequence[int], fill: int) -> Sizes:
     return (fill,) * (_RANK - len(values)) + tuple(values)
 
 
+def _lie_apart(node: Node) -> bool:
+    """Does every element lie in one window, and no window beyond them?"""
+    window, stride, padding = (node.attrs[name] for name in ("window", "stride", "padding"))
+    sizes = zip(node.attrs["input_shape"][1:-1], node.inputs[0].shape[1:-1], window, strict=True)
+    whole = all(size == count * extent for size, count, extent in sizes)
+    return whole and tuple(stride) == tuple(window) and not any(map(any, padding))
+
+
 @functools.cache
-def _text(op: str, dtype: np.dtype[Any], place: str, threaded: bool) -> str:
+def _text(op: str, dtype: np.dtype[Any], place: str, threaded: bool, apart: bool) -> str:
     writer = _Writer(dtype, place)
     if op == "max_pool_spread":
-        writer.spread()
+        writer.spread_apart() if apart else writer.spread()
     else:
         writer.pool(places=op == "max_pool_places")
     parameters = [("i64", name) for name in _GEOMETRY] + [("ptr", name) for name in _ARRAYS[op]]
-    return module(parameters, writer.code, threaded)
+    return module(parameters, writer.code, threaded, sorted(writer.declared))
 
 
 class _Writer(Writer):
     """The kernels; ``place`` is the type of the number of a position inside a window."""
 
     def __init__(self, dtype: np.dtype[Any], place: str) -> None:
-        super().__init__(dtype, _VECTORS)
+        super().__init__(dtype, _VECTORS, has_masks())
         self.place = place
 
     def pool(self, places: bool) -> None:
@@ -114,6 +124,30 @@ class _Writer(Writer):
             for vectors, channel in self.channels(begin, end):
                 total = self._gather(spans, vectors, example, channel)
                 self.store(vectors, total, "%dx", code.add(dx, channel))
+
+    def spread_apart(self) -> None:
+        """The same where each element lies in one window: what is known of a window is read once."""
+        code = self.code
+        with self.tasks() as (example, begin, end), self.nest(_axes("out")) as at:
+            pooled = code.multiply(self._row("out", example, at), "%channels")
+            first = [code.multiply(here, f"%window{axis}") for axis, here in enumerate(at)]
+            for vectors, channel in self.channels(begin, end):
+                kind, number = self.kind(vectors), self.kind(vectors, self.place)
+                source = code.add(pooled, channel)
+                gradient = self.load(vectors, "%g", source)
+                places = self.load(vectors, "%places", source, self.place)
+                with self.nest(_axes("window")) as inside:
+                    row, here = example, "0"
+                    for axis, (start, step) in enumerate(zip(first, inside, strict=True)):
+                        row = code.add(code.multiply(row, f"%in{axis}"), start, step)
+                        here = code.add(code.multiply(here, f"%window{axis}"), step)
+                    wanted, zero = self._number(here, vectors, self.place), splat(kind, "0.0")
+                    parts = []
+                    for share, place in zip(gradient, places, strict=True):
+                        chosen = code.do(f"icmp eq {number} {place}, {wanted}")
+                        part = self._select(kind, chosen, share, zero, vectors)
+                        parts.append(code.do(f"fadd {kind} {part}, {zero}"))  # of zeros the sum is the positive one
+                    self.store(vectors, parts, "%dx", code.add(code.multiply(row, "%channels"), channel))
 
     def _cover(self, axis: int, here: str) -> Span:
         """The first and the last window that an element lies in, along one axis, and its place in the window at 0."""
