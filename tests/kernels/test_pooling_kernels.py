@@ -91,3 +91,20 @@ def test_a_wrong_array_is_refused():
 def test_other_arrays_stay_with_numpy(shape, dtype):
     node = apply("max_pool", param(Aval(shape, np.dtype(dtype))), window=(2,), stride=(2,), padding=((0, 0),))
     assert NumbaBackend().claim(node, 1) is None
+
+
+@pytest.mark.parametrize("channels", [1, 7, 16, 33, 64, 100])
+@pytest.mark.parametrize("window", [(2,), (1,), (2, 3), (1, 3, 2)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_windows_that_lie_apart(channels, window, dtype, threads):
+    rng = np.random.default_rng(channels)
+    pooled = (2, *rng.integers(1, 5, len(window)), channels)
+    attrs = {"window": window, "stride": window, "padding": ((0, 0),) * len(window)}
+    shape = (2, *(count * extent for count, extent in zip(pooled[1:-1], window, strict=True)), channels)
+    x = rng.choice(np.append(SPECIAL, [3.0, 4.0]), shape).astype(dtype)
+    g = rng.choice(SPECIAL, pooled).astype(dtype)
+    same_bits(claimed("max_pool", x, threads=threads, **attrs))
+    pairs = claimed("max_pool_places", x, threads=threads, **attrs)
+    same_bits(pairs)
+    same_bits(claimed("max_pool_spread", g, pairs[1][0], input_shape=shape, threads=threads, **attrs))
