@@ -52,3 +52,36 @@ def test_a_case_that_is_not_there_names_those_that_are(monkeypatch):
         arguments = parser().parse_args([name, "--quick", "--threads", "1", "--cases", "no such case"])
         with pytest.raises(SystemExit, match=f"{name}: there is no case 'no such case'; --cases takes ."):
             importlib.import_module(f"benchmarks.{name}").main(arguments)
+
+
+@pytest.mark.parametrize("case", ["mlp-adam", "pinn", "lstm", "kalman", "digits"])
+def test_a_small_model_has_the_same_losses_in_every_stack_that_is_installed(case, monkeypatch):
+    from benchmarks.workloads import small_side
+    from benchmarks.workloads.cases import disagreement
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # which the harness sets
+    losses = {}
+    for each in (small_side.FuturexStep, small_side.JaxStep, small_side.TorchStep):
+        try:
+            step = each(case).begin()
+        except ModuleNotFoundError as error:
+            if error.name in PEERS:
+                continue
+            raise
+        losses[each.__name__] = [float(step()) for _ in range(3)]
+    first, *_, last = losses["FuturexStep"]
+    assert last < first
+    assert disagreement(losses) < 1e-4
+
+
+def test_the_mean_of_the_small_models_counts_those_that_are_not_faster():
+    from benchmarks.harness import Comparison, Round
+    from benchmarks.small_steps import summary
+
+    found = [
+        Comparison(case, "futurex", frozenset(), 1, [Round({"futurex": mine, "a": 2.0, "b": 4.0}, 0.0)], 1, {}, {})
+        for case, mine in (("quick", 0.5), ("slow", 8.0))
+    ]
+    said = "On 1 CPU(s): futurex / best peer is 1.000 in the geometric mean over 2 case(s); "
+    assert summary(found, 1) == said + "futurex is not faster in 1 of them (slow)."
+    assert "no case" in summary(found, 2)
