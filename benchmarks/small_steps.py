@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benchmarks import report
 from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.cases import disagreement
-from benchmarks.workloads.small_side import CASES
+from benchmarks.workloads.small_models import CASES
 
 SUBJECT, BEST = "futurex", "best peer"
 CHECKED_STEPS = 5
