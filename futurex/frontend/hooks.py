@@ -375,6 +375,8 @@ class Runtime:
             return operated(Runtime.binary, name, left, right)
         left, right = entered(left), entered(right)
         function = getattr(operator, name)
+        if name == "pow" and isinstance(left, np.generic) and isinstance(right, Tracer):
+            return right.__rpow__(left)  # NumPy's numbers ask the C library; left itself would call the ufunc
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
             with contextlib.nullcontext() if isinstance(left, Tracer) or isinstance(right, Tracer) else python():
                 return function(left, right)

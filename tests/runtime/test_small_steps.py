@@ -271,3 +271,22 @@ def test_small_convolution_nets_are_one_function(space, window, stride, at_once)
             )
         along = float((np.asarray(slopes[name]) * direction).sum())
         np.testing.assert_allclose(along, (ahead - behind) / 2e-5, rtol=2e-3, atol=1e-5)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def powers(x, y, t):
+    return x**y, 0.9**x, x**0.5, 2**x, x**3, 1 - np.float32(0.999) ** t, x * 2 + y
+
+
+def test_powers_of_single_precision_have_numpys_bits(at_once):
+    staged = fx.futurize(powers, escape="error")
+    for x in np.abs(RNG.normal(size=40)).astype(np.float32) * np.float32(5):
+        y, t = np.float32(RNG.normal() * 3), np.float32(RNG.integers(1, 50))
+        for one, two in zip(staged(x, y, t), powers(x, y, t), strict=True):
+            assert np.asarray(one).dtype == two.dtype
+            assert np.asarray(one).tobytes() == two.tobytes()
+    assert "runs as one compiled function" in staged.explain()
+    graphs = [row for row in staged.profile() if row.op == "graph"]
+    assert graphs[0].count > 30

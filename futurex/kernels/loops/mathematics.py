@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 _INT, _FLOAT, _COMPLEX = np.dtype(np.int64), np.dtype(np.float64), np.dtype(complex)
+_POWERS = {_FLOAT: "pow", np.dtype(np.float32): "powf"}
 _LEAST = np.iinfo(_INT).min
 _LIBRARY = {
     **dict.fromkeys(
@@ -161,20 +162,21 @@ def _divisor(f: Function, x: str, y: str) -> str:
 
 
 def power(f: Function, x: Scalar, y: Scalar, result: Dtype, weak: bool) -> str:
-    """``x ** y`` of scalars: by the C library's ``pow``, as Python and NumPy compute it, or by products."""
+    """``x ** y`` of scalars: by the C library's ``pow`` or ``powf``, as Python and NumPy compute it, or by products."""
     if result.kind in "iu" and y.dtype.kind in "iu":
         return _whole_power(f, x, y, result, weak)
     if weak and result == _COMPLEX:
         return _complex_power(f, x, y)
-    if result != _FLOAT:
+    if result not in _POWERS:
         raise Unsupported(f"powers of dtype {result}")
-    base, exponent = (converted(f, value, _FLOAT) for value in (x, y))
-    f.declare("declare double @pow(double, double)")
-    zero = f.emit(f"fcmp oeq double {base}, 0.0")
-    f.fail_if(f.emit(f"and i1 {zero}, {f.emit(f'fcmp olt double {exponent}, 0.0')}"))
-    found = f.emit(f"call double @pow(double {base}, double {exponent})")
-    made = f.emit(f"fcmp uno double {found}, {found}")
-    given = f.emit(f"fcmp uno double {base}, {exponent}")
+    kind, name = register_type(result), _POWERS[result]
+    base, exponent = (converted(f, value, result) for value in (x, y))
+    f.declare(f"declare {kind} @{name}({kind}, {kind})")
+    zero = f.emit(f"fcmp oeq {kind} {base}, 0.0")
+    f.fail_if(f.emit(f"and i1 {zero}, {f.emit(f'fcmp olt {kind} {exponent}, 0.0')}"))
+    found = f.emit(f"call {kind} @{name}({kind} {base}, {kind} {exponent})")
+    made = f.emit(f"fcmp uno {kind} {found}, {found}")
+    given = f.emit(f"fcmp uno {kind} {base}, {exponent}")
     f.fail_if(f.emit(f"and i1 {made}, {f.emit(f'xor i1 {given}, true')}"))
     if weak:  # Python raises OverflowError
         f.fail_if(operate(f, "isinf", _FLOAT, [found]))
