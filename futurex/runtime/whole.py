@@ -107,7 +107,9 @@ class Whole:
         self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
     ) -> list[Any]:
         """The results of one run."""
-        if self.taken and trace.active() is None:
+        if self._off or trace.active() is not None:  # of which every operation is to be seen
+            return self._replay(args, communicator, outs, checked)
+        if self.taken:
             inputs = args if checked else self._check(args)
             assert self._program is not None
             start = time.perf_counter() if self.leads else 0.0
@@ -122,8 +124,6 @@ class Whole:
             self._failed()
             if self._once:
                 raise GaveUp("a compiled function gave up")
-            return self._replay(args, communicator, outs, checked)
-        if self._off:
             return self._replay(args, communicator, outs, checked)
         start = time.perf_counter()
         if self._in_turn and self._program is not None and len(self._times[0]) > len(self._times[1]):

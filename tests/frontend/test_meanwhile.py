@@ -302,7 +302,7 @@ def test_kernels_are_made_where_no_function_can_lead(compiler_waits, monkeypatch
     for _ in range(2):
         f(x)
 
-    def refused(self, graph):
+    def refused(self, graph, donated=()):
         raise RuntimeError("not today")
 
     monkeypatch.setattr("futurex.kernels.loops.backend.LoopBackend.whole", refused)

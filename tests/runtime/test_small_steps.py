@@ -290,3 +290,17 @@ def test_powers_of_single_precision_have_numpys_bits(at_once):
     assert "runs as one compiled function" in staged.explain()
     graphs = [row for row in staged.profile() if row.op == "graph"]
     assert graphs[0].count > 30
+
+
+def test_recorded_runs_show_every_operation(at_once, tmp_path):
+    params, x, y = small_net()
+    staged = fx.futurize(descent, donate="params", escape="error")
+    for _ in range(6):
+        params, _ = staged(params, x, y)
+    with fx.trace(tmp_path / "runs.json") as recorded:
+        for _ in range(3):
+            params, value = staged(params, x, y)
+            value.result()
+    names = [event["name"] for event in recorded.events if event["name"] == "matmul"]
+    assert names
+    assert len(names) % 3 == 0
