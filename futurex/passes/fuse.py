@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, SHORT_ROW, function_of, is_slow, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, SHORT_ROW, SUPPORTED, function_of, is_slow, loop_of
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, adds_converted, holds_reduction, levels
@@ -64,6 +64,34 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
     alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
     groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few, here)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
+
+
+def fuse_small(graph: Graph) -> Graph:
+    """The graph with elementwise operations of one shape and NumPy's bits as regions, however few elements they have:
+    for code that is one function, in which a loop for each of them costs as much as the work."""
+    if sum(map(_is_exact, graph.nodes)) < SEVERAL:
+        return graph
+    order = program_order(graph)
+    regions = Regions(order, _may_be_small)
+    for node in filter(_is_exact, order):
+        for source in filter(_is_exact, node.inputs):
+            regions.merge(source, node)
+    groups = [group for group in regions.groups(_is_exact) if len(group) >= SEVERAL]
+    return rebuild(graph, order, groups, _make_region) if groups else graph
+
+
+def _is_exact(node: Node) -> bool:
+    if not isinstance(node.aval, Aval) or not node.is_static or not node.inputs or node.size < SEVERAL:
+        return False
+    if loop_of(node) is None or _is_view(node) or function_of(node) not in CORRECTLY_ROUNDED:
+        return False
+    return all(each.dtype in SUPPORTED for each in (node, *node.inputs))  # complex numbers have code of their own
+
+
+def _may_be_small(nodes: list[Node]) -> bool:
+    inside, shape = set(nodes), nodes[0].shape
+    arrays = {source for node in nodes for source in node.inputs if source not in inside}
+    return len(nodes) <= MOST_NODES and len(arrays) <= MOST_ARRAYS and all(node.shape == shape for node in nodes)
 
 
 def program_order(graph: Graph) -> Sequence[Node]:

@@ -43,6 +43,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import NUMBERS, Scalar, constant
 from futurex.kernels.numba_.scalar import joined
 from futurex.passes.expand import by_elements, without_sweeps
+from futurex.passes.fuse import fuse_small
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, build
@@ -223,7 +224,7 @@ class Emitter:
 
     def graph(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """The results of a sub-graph; the caller releases them."""
-        graph = by_elements(without_sweeps(graph))  # inside a loop every reduction has a form of its own
+        graph = fuse_small(by_elements(without_sweeps(graph)))  # every reduction has a form of its own here
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
         scheduled = schedule(graph)
         order, delivery = scheduled.order, Delivery(self, env, scheduled.wanted)
