@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, SHORT_ROW, SUPPORTED, function_of, is_slow, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, SHORT_ROW, SUPPORTED, function_of, is_slow, loop_of
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, adds_converted, holds_reduction, levels
@@ -83,8 +83,10 @@ def fuse_small(graph: Graph) -> Graph:
 def _is_exact(node: Node) -> bool:
     if not isinstance(node.aval, Aval) or not node.is_static or not node.inputs or node.size < SEVERAL:
         return False
-    if loop_of(node) is None or _is_view(node) or function_of(node) not in CORRECTLY_ROUNDED:
+    if loop_of(node) is None or _is_view(node) or function_of(node) not in CORRECTLY_ROUNDED - REMAINDERS:
         return False
+    if node.op == "cast" and node.inputs[0].dtype.kind == "f" and node.dtype.kind in "iu":
+        return False  # it may fail, as remainders may, and a loop that may be left early is none of vectors
     return all(each.dtype in SUPPORTED for each in (node, *node.inputs))  # complex numbers have code of their own
 
 
