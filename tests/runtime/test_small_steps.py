@@ -123,6 +123,31 @@ def test_tiles_that_begin_behind_the_first_row_are_drawn_by_their_kernel():
     np.testing.assert_array_equal(found, evaluate(longer, [np.uint64(9), np.int64(0)])[3:])
 
 
+SPECIAL = np.array([np.nan, -np.inf, np.inf, -1.0, 0.0, -0.0, 2.0, -0.0])
+
+
+@pytest.mark.parametrize("name", ["max_pool", "max_pool_places", "max_pool_grad", "avg_pool", "avg_pool_grad"])
+@pytest.mark.parametrize("padding", [((0, 0), (0, 0)), ((1, 0), (1, 1))])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
+@pytest.mark.parametrize("among", [SPECIAL, SPECIAL[-1:]], ids=["special", "zeros"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_small_pooling_of_special_numbers(name, padding, stride, among):
+    attrs = {"window": (2, 3), "stride": stride, "padding": padding}
+    x = RNG.choice(among, (3, 6, 7, 2))
+    pooled = record("max_pool").kernel(x, **attrs).shape
+    g = RNG.choice(among, pooled)
+    inputs = {"max_pool_grad": [g, x], "avg_pool_grad": [g]}.get(name, [x])
+    extra = {"input_shape": x.shape} if name == "avg_pool_grad" else {}
+    params = [param(aval_of(each)) for each in inputs]
+    node = apply(name, *params, **attrs, **extra)
+    outs = [item(node, k) for k in range(2)] if isinstance(node.aval, tuple) else [node]
+    program = LoopBackend().whole(Graph(params, outs, name))
+    assert not program.calls
+    for one, two in in_pairs(results_of(program, inputs), evaluate(node, inputs)):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(np.signbit(one)[one == 0], np.signbit(two)[two == 0])
+
+
 # -- results over arguments ------------------------------------------------------------------------------------------
 
 
@@ -194,6 +219,23 @@ def test_arguments_given_away_twice_or_lying_otherwise_are_written_once_each(at_
     assert found[1] is b
     np.testing.assert_array_equal(a, expected[0])
     np.testing.assert_array_equal(b, expected[1])
+
+
+@pytest.mark.parametrize("donate", [{0: 0}, {0: 1}, {0: 0, 2: 1}])
+def test_what_is_returned_of_an_argument_is_read_before_it_is_written_over(donate):
+    x, y = (param(aval_of(np.ones(3)), name) for name in "xy")
+    outs = [apply("exp", x) * y + x, x, y - x, apply("flip", y, axis=(0,)), y]
+    graph, given = Graph([x, y], outs, "parts"), (np.arange(3.0), np.arange(3.0) * 10)
+    others, args = ([each.copy() for each in given] for _ in range(2))
+    expected = compile_plan(graph, donate=donate).run(others)
+    plan = compile_plan(graph, donate=donate)
+    plan.decide()
+    assert plan.whole.taken
+    found = plan.run(args)
+    for one, two in zip([*found, *args], [*expected, *others], strict=True):
+        np.testing.assert_array_equal(one, two)
+    for number, place in donate.items():
+        assert found[number] is args[place]
 
 
 # -- one way for all runs --------------------------------------------------------------------------------------------
