@@ -106,7 +106,7 @@ class Choice:
         may be long since the machine is busy. What holds fragments runs in the caller's thread, however long."""
         if self._spent < WORTH or (self._calls < FEWEST and self._spent < ENOUGH):
             return False
-        if not (is_short(plan) or self.variant.has_log or _has_rounds(plan) or _has_many(plan)):
+        if not (is_short(plan) or self.variant.has_log or has_rounds(plan) or _has_many(plan)):
             self._calls, self._spent, self._staged, self._plain = 0, 0.0, [], []
             return False
         return isinstance(plan, Plan) and plan.ready and (plan.whole is None or plan.whole.settled)
@@ -228,7 +228,7 @@ def _is_it(leaf: Any, output: Output) -> bool:
     return _fits(leaf, output)
 
 
-def _has_rounds(plan: AnyPlan) -> bool:
+def has_rounds(plan: AnyPlan) -> bool:
     """Does a run go through the rounds of a loop one by one?"""
     return isinstance(plan, Plan) and any(
         each.kernel.backend == "structured" and each.node.op != "cond" for each in plan.instructions

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from futurex.frontend.choice import Choice, Misfit, returns_only
+from futurex.frontend.choice import Choice, Misfit, has_rounds, returns_only
 from futurex.frontend.fragments import of_library
 from futurex.frontend.lane import packed
 from futurex.frontend.returned import Unwritten
@@ -103,10 +103,10 @@ class Meanwhile:
             with contextlib.suppress(Exception), put_off() as kernels:  # a call that asks for the plan will meet it
                 self._variant.make()
         self._made.set()
-        whole = self._variant._plan.whole if isinstance(self._variant._plan, Plan) else None
+        plan, several = self._variant._plan, self._calls > 1  # one call would not be worth both
         try:
-            if whole is not None and kernels and self._calls > 1:  # one call would not be worth both
-                whole.lead(kernels)
+            if several and isinstance(plan, Plan) and plan.whole is not None and (kernels or has_rounds(plan)):
+                plan.whole.lead(kernels)
             else:
                 for each in kernels:
                     each()

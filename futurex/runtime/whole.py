@@ -80,6 +80,7 @@ class Whole:
         self._decided = False  # for good, without having been measured?
         self.leads = False  # without having been compared with the plan, which has no kernels yet?
         self._kernels: list[Job] = []  # what makes these
+        self._ending = False  # is it known when it leads no longer?
         self.reason = ""  # why there is none
         self.runs = 0  # of the compiled function
         self._replays = 0
@@ -209,7 +210,8 @@ class Whole:
         self._spent += seconds
         if self.runs <= TRIALS:
             self._grain.changed(seconds)
-        if self._spent > LEADS and self._kernels:
+        if self._spent > LEADS and not self._ending:
+            self._ending = True
             self._follow()
             background.submit(self._end_lead)
 

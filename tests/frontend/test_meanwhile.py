@@ -1,13 +1,17 @@
 """While a plan and its code are made, calls go as plain NumPy; nobody can tell but by the time they take."""
 
+import functools
+import importlib.util
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.frontend.choice import has_rounds
 from futurex.kernels import compiling
 from futurex.kernels.numba_ import compiler
 
@@ -336,3 +340,35 @@ def test_a_function_that_leads_and_gives_up_leaves_the_run_to_the_plan(compiler_
         assert time.monotonic() < end, f.explain()
         np.testing.assert_array_equal(f(x), crossed(x))
     assert "gave up too often" in f.explain()
+
+
+def test_a_function_leads_where_the_plan_goes_round_by_round(monkeypatch):
+    """Also where none of its kernels is left to be made."""
+    path = Path(__file__).parents[1] / "programs" / "minesweeper.py"
+    spec = importlib.util.spec_from_file_location("minesweeper", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    args, end = module.example(np.random.default_rng(0)), time.monotonic() + SECONDS
+    expected = module.minesweeper(*args)
+
+    def call(f):
+        assert time.monotonic() < end, f.explain()
+        for one, two in zip(f(*args), expected, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+    for _ in range(2):
+        f, go = fx.futurize(module.minesweeper), threading.Event()
+        compiling.background.submit(functools.partial(go.wait, SECONDS))
+        for _ in range(3):
+            call(f)
+        go.set()
+        while MAKING in f.explain():
+            call(f)
+        plan = next(variant.plan for variant in f._traces())
+        assert has_rounds(plan)
+        assert plan.whole.leads
+        with monkeypatch.context() as patch:
+            patch.setattr("futurex.runtime.whole.LEADS", 0.0)
+            while plan.whole.leads or not plan.whole.settled:
+                call(f)
+        assert "instead of" in f.explain()
