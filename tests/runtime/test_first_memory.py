@@ -161,7 +161,7 @@ def test_ufuncs_write_over_nothing_that_is_still_seen():
     assert len({id(each) for each in found}) == len(found)
 
 
-def test_ufuncs_write_over_what_nobody_reads_any_more():
+def test_ufuncs_write_over_what_nobody_reads_any_more(no_code):
     x = param(Aval((1000, 100), np.dtype(float)), "x")
     graph, given = Graph([x], [apply("exp", apply("sin", apply("negative", x)))]), RNG.random((1000, 100))
     assert graph.room() == given.nbytes
