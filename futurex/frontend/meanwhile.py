@@ -104,9 +104,10 @@ class Meanwhile:
                 self._variant.make()
         self._made.set()
         plan, several = self._variant._plan, self._calls > 1  # one call would not be worth both
+        whole = plan.whole if isinstance(plan, Plan) and (kernels or has_rounds(plan)) else None
         try:
-            if several and isinstance(plan, Plan) and plan.whole is not None and (kernels or has_rounds(plan)):
-                plan.whole.lead(kernels)
+            if several and whole is not None and not whole.many:
+                whole.lead(kernels)
             else:
                 for each in kernels:
                     each()

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 LARGEST = 1 << 15
 """Elements of an array from which NumPy's kernels, and threads, do as well."""
 MOST_FLOPS = 2e6
-MOST_NODES = 5000
-WORTH, FEWEST = 20e-3, 8
-"""Seconds and runs after which a plan is compiled whole."""
+MOST_NODES, MANY_NODES = 12_000, 5000
+"""Nodes of a graph that is compiled, regions inside counted, and from which on nobody waits for that."""
+WORTH, FEWEST, PER_NODE = 20e-3, 8, 2e-4
+"""Seconds and runs after which a plan is compiled whole; and of one of many nodes seconds more for each, about what it
+takes to compile."""
 LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
@@ -75,6 +77,8 @@ class Whole:
         self._program: _Program | None = None
         self._asked = self._off = False
         self._once = _has_fragments(graph)  # does a run do what must not be done twice?
+        nodes = _nodes(graph)
+        self.many = nodes if nodes >= MANY_NODES else 0  # so many that it takes seconds to compile them
         self._in_turn = self._once or bool(delivery.donated)  # are runs compared that are not of the same arguments?
         self.taken = False  # do runs go to the compiled function?
         self._decided = False  # for good, without having been measured?
@@ -102,7 +106,7 @@ class Whole:
     @property
     def settled(self) -> bool:
         """Is it known how runs go?"""
-        return (self.taken and not self.leads) or self._off
+        return (self.taken and not self.leads) or self._off or (self.many > 0 and not self._asked)
 
     def run(
         self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
@@ -171,7 +175,7 @@ class Whole:
             self._compared(0, seconds)
             if not self._in_turn:
                 self._compare(args if checked else self._check(args))
-        elif not self._asked and self._spent > WORTH and self._replays >= FEWEST:
+        elif not self._asked and self._spent > WORTH + PER_NODE * self.many and self._replays >= FEWEST:
             if self._behind:
                 self._asked = True
                 background.submit(self.make)
@@ -189,8 +193,9 @@ class Whole:
             self.reason, self._off = str(error), True
 
     def decide(self) -> None:
-        """Let all runs go to the function, if there is one that does not call Python, or none."""
-        self.make()
+        """Let all runs go to the function, if there is one that does not call Python and is soon made, or none."""
+        if not self.many:
+            self.make()
         self._decided = True
         self.taken = self._program is not None and not self._program.calls
         if not self.taken:
@@ -288,13 +293,19 @@ def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Se
     return compiler if _is_small(graph) else None
 
 
+def _nodes(graph: Graph) -> int:
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return len(graph.nodes) + sum(map(_nodes, inner))
+
+
 def _is_small(graph: Graph) -> bool:
-    count, graphs = 0, [graph]
+    graphs = [graph]
+    if _nodes(graph) > MOST_NODES:
+        return False
     while graphs:
         for node in graphs.pop().nodes:
-            count += 1
             avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-            if count > MOST_NODES or any(not isinstance(aval, Aval) for aval in avals):
+            if any(not isinstance(aval, Aval) for aval in avals):
                 return False
             if node.op == "param":
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 
 import numpy as np
@@ -346,3 +347,40 @@ def test_recorded_runs_show_every_operation(at_once, tmp_path):
     names = [event["name"] for event in recorded.events if event["name"] == "matmul"]
     assert names
     assert len(names) % 3 == 0
+
+
+# -- many operations -------------------------------------------------------------------------------------------------
+
+
+def several(x, y):
+    x, y = np.tanh(x * 0.5 + y), np.sin(y - x) * 2
+    return np.tanh(x * 0.5 + y), np.sin(y - x) * 3
+
+
+def test_functions_of_many_operations_are_compiled_when_that_is_worth_it(monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    monkeypatch.setattr(whole, "MANY_NODES", 5)
+    monkeypatch.setattr(whole, "PER_NODE", 1e9)
+    staged, given = fx.futurize(several, escape="error"), (RNG.normal(size=5), RNG.normal(size=5))
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        found = staged(*given)
+    (plan,) = (variant.plan for variant in staged._traces())
+    assert plan.whole.many
+    assert plan.whole.settled  # calls may be compared with plain ones
+    assert not any(row.op == "graph" for row in staged.profile())
+    monkeypatch.setattr(whole, "PER_NODE", 0.0)
+    while "runs as one compiled function" not in staged.explain() and time.monotonic() < end + 60:
+        found = staged(*given)
+    for one, two in zip(found, several(*given), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+    assert any(row.op == "graph" for row in staged.profile())
+
+
+def test_nobody_waits_for_many_operations(monkeypatch):
+    monkeypatch.setattr(whole, "MANY_NODES", 3)
+    x = param(aval_of(np.ones((4, 4))))
+    plan = compile_plan(Graph([x], [apply("exp", x) * 2 + 1], "many"))
+    plan.decide()
+    assert not plan.whole.open
+    np.testing.assert_array_equal(plan.run([np.ones((4, 4))])[0], np.exp(np.ones((4, 4))) * 2 + 1)
