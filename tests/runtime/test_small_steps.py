@@ -364,13 +364,15 @@ def test_functions_of_many_operations_are_compiled_when_that_is_worth_it(monkeyp
     staged, given = fx.futurize(several, escape="error"), (RNG.normal(size=5), RNG.normal(size=5))
     end = time.monotonic() + 0.5
     while time.monotonic() < end:
-        found = staged(*given)
+        staged(*given)
     (plan,) = (variant.plan for variant in staged._traces())
     assert plan.whole.many
     assert plan.whole.settled  # calls may be compared with plain ones
     assert not any(row.op == "graph" for row in staged.profile())
     monkeypatch.setattr(whole, "PER_NODE", 0.0)
     while "runs as one compiled function" not in staged.explain() and time.monotonic() < end + 60:
+        staged(*given)
+    for _ in range(3):
         found = staged(*given)
     for one, two in zip(found, several(*given), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)
