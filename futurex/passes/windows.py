@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.elementwise import where
-from futurex.ops.pool import lowest
+from futurex.ops.pool import lowest, place_dtype
 from futurex.ops.window import Padding, Sizes, Slices, dense, shifts
 from futurex.tree.node import Node, apply, const
 
@@ -121,12 +121,11 @@ def _max_pool_places(x: Node, window: Sizes, stride: Sizes, padding: Padding) ->
 def _first_maxima(x: Node, window: Sizes, stride: Sizes, padding: Padding) -> Node:
     """The number of the position where each window first has its maximum; a NaN beats all before it, and stays."""
     best, *others = _pooled(x, window, stride, padding, lowest(x.dtype))
-    kind = np.min_scalar_type(math.prod(window))
+    kind = place_dtype(window)
     first: Node = apply("full", const(kind.type(0)), shape=best.shape, dtype=kind)
     for number, view in enumerate(others, start=1):
         better = apply("logical_not", apply("less_equal", view, best))
-        if x.dtype.kind == "f":
-            better = apply("logical_and", better, apply("equal", best, best))
+        better = apply("logical_and", better, apply("equal", best, best))
         first, best = where(better, const(kind.type(number)), first), where(better, view, best)
     return first
 
@@ -177,13 +176,13 @@ def _seen(x: Node, window: Sizes, stride: Sizes, dilation: Sizes) -> list[tuple[
 def _padded(x: Node, padding: Padding, value: Any = 0) -> Node:
     if not any(map(any, padding)):
         return x
-    return _stored(_zeros(x.shape, padding, x.dtype, value), x, _inner(x.shape, padding), "set")
+    return _with_edges(x, const(x.dtype.type(value)), ((0, 0), *padding, (0, 0)))
 
 
-def _zeros(shape: Sizes, padding: Padding, dtype: np.dtype[Any], value: Any = 0) -> Node:
+def _zeros(shape: Sizes, padding: Padding, dtype: np.dtype[Any]) -> Node:
     sides = zip(shape[1:-1], padding, strict=True)
     whole = (shape[0], *(size + low + high for size, (low, high) in sides), shape[-1])
-    made: Node = apply("full", const(dtype.type(value)), shape=whole, dtype=dtype)
+    made: Node = apply("full", const(dtype.type(0)), shape=whole, dtype=dtype)
     return made
 
 
