@@ -36,6 +36,10 @@ class PeerAbsent(PeerFailed):
     """A peer is not installed here."""
 
 
+class PeerSilent(PeerFailed):
+    """A peer gave no answer within its time."""
+
+
 @dataclass(frozen=True)
 class Peer:
     """One stack on one workload, built by ``factory`` (``"module:callable"``) from ``options`` in the child process.
@@ -211,7 +215,7 @@ class Child:
             if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
                 self._silent = True
                 within = "the time that was left" if deadline == self._deadline else f"{timeout:.0f} s"
-                raise self._failure(f"gave no answer to {command!r} within {within}")
+                raise self._failure(f"gave no answer to {command!r} within {within}", PeerSilent)
             chunk = os.read(descriptor, 1 << 16)
             if not chunk:
                 raise self._failure(f"ended during {command!r}")
@@ -219,10 +223,10 @@ class Child:
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 
-    def _failure(self, what: str) -> PeerFailed:
+    def _failure(self, what: str, kind: type[PeerFailed] = PeerFailed) -> PeerFailed:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 1500))
         tail = self._log.read().decode(errors="replace").strip()
-        return PeerFailed(scrub(f"{self.peer.name}: {what}" + (f"\n{tail}" if tail else "")))
+        return kind(scrub(f"{self.peer.name}: {what}" + (f"\n{tail}" if tail else "")))
 
 
 @dataclass

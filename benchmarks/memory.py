@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import Child, Peer, PeerFailed, cases_of
+from benchmarks.harness import Child, Peer, PeerAbsent, PeerSilent, cases_of
 from benchmarks.workloads import first_memory, networks
 from benchmarks.workloads.array_programs import PROGRAMS
 from benchmarks.workloads.cases import CASES
@@ -54,7 +54,7 @@ def residents(name: str, weights: str, threads: int, steps: int) -> dict[str, tu
     for peer in peers_for(name, weights, threads):
         try:
             child = Child(peer)
-        except PeerFailed as error:
+        except PeerAbsent as error:
             print(error)
             continue
         try:
@@ -72,7 +72,7 @@ def plans(name: str, weights: str, threads: int, steps: int, limits: tuple[float
         for donate, share in [((), 1.0), (GIVEN_AWAY, 1.0), *((GIVEN_AWAY, share) for share in limits)]:
             figures = child.call("figures", donate=donate, share=share, steps=steps)
             found.append({"case": name, "donate": donate, "share": share, **figures})
-    except PeerFailed as error:  # the search for a plan within a limit outlasted the harness's patience
+    except PeerSilent as error:  # the search for a plan within a limit took too long
         print(error)
     finally:
         child.close()

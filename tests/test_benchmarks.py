@@ -86,3 +86,35 @@ def test_the_mean_of_the_small_models_counts_those_that_are_not_faster():
     said = "On 1 CPU(s): futurex / best peer is 1.000 in the geometric mean over 2 case(s); "
     assert summary(found, 1) == said + "futurex is not faster in 1 of them (slow)."
     assert "no case" in summary(found, 2)
+
+
+@pytest.mark.parametrize("donate", [(), ("params", "moments")])
+def test_what_a_step_takes_is_measured_beside_what_is_predicted(donate):
+    from benchmarks.memory import is_off
+    from benchmarks.workloads.memory_side import Planned
+
+    found = Planned("mlp-sgd", "").figures(donate, share=1.0, steps=1)
+    assert found["measured"] > 1e6
+    assert not is_off(found), found
+
+
+def test_what_calls_and_first_runs_take_is_measured():
+    from benchmarks.workloads.memory_side import Called, Grown
+
+    for found in (Called("polygons", "").figures(), Grown("heat", "").figures()):
+        taken = found.get("measured") or found.get("grown")
+        assert 0.5 < found["predicted"] / taken < 2, found
+
+
+def test_a_peer_that_raises_is_not_taken_for_one_that_is_slow():
+    from benchmarks.harness import Child, Peer, PeerFailed, PeerSilent
+
+    child = Child(Peer("futurex", "benchmarks.workloads.memory_side:Planned", {"name": "mlp-sgd", "weights": ""}, 1))
+    try:
+        with pytest.raises(PeerFailed, match="no_such_method") as caught:
+            child.call("no_such_method")
+        assert not isinstance(caught.value, PeerSilent)
+        with pytest.raises(PeerSilent, match="gave no answer"):
+            child.call("figures", timeout=0.001, donate=(), share=1.0, steps=1)
+    finally:
+        child.close()

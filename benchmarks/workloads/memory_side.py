@@ -92,7 +92,7 @@ def taken(plan: Any, inputs: list[Any]) -> int:
     """
     tracemalloc.start()
     try:
-        given = plan.delivery._donate
+        given = plan.delivery.donated
         fresh = compile_plan(plan.graph, threads=plan.low.threads, donate=given, optimised=True, frugal=True)
         if fresh.planned != plan.planned:
             raise RuntimeError(f"measured was another plan: {fresh.planned}, not {plan.planned}")
