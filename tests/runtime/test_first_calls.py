@@ -374,6 +374,39 @@ def test_who_waits_for_the_compiler_comes_between_two_jobs():
     assert max(passed) < 20, passed
 
 
+@pytest.mark.parametrize("own, during", [(0.005, compiling.TURN), (0.0001, 0.0001)])
+def test_turns_are_short_while_there_are_jobs(own, during):
+    before, jobs, seen = sys.getswitchinterval(), compiling.Background(), []
+    sys.setswitchinterval(own)
+    try:
+        for _ in range(3):
+            jobs.submit(lambda: seen.append(sys.getswitchinterval()))
+        end = time.monotonic() + 60
+        while jobs._thread is not None:
+            assert time.monotonic() < end, "jobs are not done"
+            time.sleep(0.001)
+        assert seen == [pytest.approx(during, abs=2e-6)] * 3
+        assert sys.getswitchinterval() == pytest.approx(own, abs=2e-6)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_turns_that_somebody_else_has_chosen_meanwhile_stay():
+    before, jobs, chosen = sys.getswitchinterval(), compiling.Background(), threading.Event()
+    sys.setswitchinterval(0.005)
+    try:
+        jobs.submit(lambda: chosen.wait(60))
+        sys.setswitchinterval(0.002)
+        chosen.set()
+        end = time.monotonic() + 60
+        while jobs._thread is not None:
+            assert time.monotonic() < end, "the job is not done"
+            time.sleep(0.001)
+        assert sys.getswitchinterval() == pytest.approx(0.002, abs=2e-6)
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_what_runs_kernels_is_compiled_before_them(compiler_at_work, monkeypatch):
     order = []
     monkeypatch.setattr(compiler.background, "submit", order.append)
