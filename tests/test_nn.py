@@ -224,3 +224,10 @@ def test_distributions():
     assert abs(coins.mean() - 0.3) < 5 * np.sqrt(0.21 / 20_000)
     assert fx.random.normal(key, (2,), np.float32).dtype == np.float32
     assert fx.random.bits(key, 3, np.uint64).dtype == np.uint64
+
+
+def test_a_bias_in_the_place_of_the_stride_is_told_apart():
+    x, w, b = np.ones((2, 5, 5, 1)), np.ones((3, 3, 1, 4)), np.zeros(4)
+    for layer in (lambda x, w, b: fx.nn.conv(x, w, b), fx.futurize(lambda x, w, b: fx.nn.conv(x, w, b))):
+        with pytest.raises(TypeError, match=r"stride must be a number .* array of shape \(4,\); a bias is added"):
+            layer(x, w, b)

@@ -13,6 +13,11 @@ Padding = str | int | Sequence[int | tuple[int, int]]
 
 def sizes_of(value: Sizes, rank: int, name: str, layer: str) -> tuple[int, ...]:
     """One number for each spatial axis. Raises ValueError or TypeError naming the layer."""
+    if getattr(value, "ndim", 0):  # PyTorch's convolutions take the bias here
+        raise TypeError(
+            f"{layer}: {name} must be a number or one for each spatial axis, got an array of shape {value.shape}; "  # type: ignore[union-attr]
+            f"a bias is added to the result: {layer}(x, w) + b"
+        )
     entries = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
     sizes = tuple(whole_number(f"{layer}: {name}", entry) for entry in entries)
     if len(sizes) != rank or min(sizes) < 1:

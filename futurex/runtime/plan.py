@@ -157,7 +157,10 @@ class Plan:
         self.whole: Whole | None = None
         whole = self._may_be_straight and not frugal
         if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
-            self.whole = Whole(low.graph, compiler, self._replayed, self.delivery, self.grain, behind=background)
+            several = self.threads > 1
+            self.whole = Whole(
+                low.graph, compiler, self._replayed, self.delivery, self.grain, behind=background, several=several
+            )
 
     def as_tasks(self) -> Plan | None:
         """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""

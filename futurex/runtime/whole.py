@@ -42,7 +42,9 @@ LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
-_BETTER = 0.9  # of the other's time: what is taken for faster
+_BETTER, _FAVOUR = 0.9, 1.25
+"""Of the plan's time: a function that takes less is taken. So is one that is as good where the plan keeps several
+processors busy, of which others may want one (its threads wait for each other then), or where it was taken before."""
 
 
 class _Replay(Protocol):
@@ -70,9 +72,12 @@ class Whole:
     """How the runs of one plan go. Threads may run it at once: a measurement that is lost does no harm."""
 
     def __init__(
-        self, graph: Graph, compiler: Compiler, replay: _Replay, delivery: Delivery, grain: Grain, *, behind: bool
-    ) -> None:
+        self, graph: Graph, compiler: Compiler, replay: _Replay, delivery: Delivery, grain: Grain, *, behind: bool,
+        several: bool,
+    ) -> None:  # fmt: skip
+        """``several``: runs of the plan keep several processors busy."""
         self._graph, self._compiler, self._behind = graph, compiler, behind
+        self._favoured = several  # is it enough if the function is as good as the plan?
         self._replay, self._delivery, self._check, self._grain = replay, delivery, delivery.check, grain
         self._program: _Program | None = None
         self._asked = self._off = False
@@ -246,8 +251,9 @@ class Whole:
             return
         plan, function = map(min, self._times)
         self.seconds, self._times = (plan, function), ([], [])
-        self.taken = function < _BETTER * plan
+        self.taken = function < _BETTER * (_FAVOUR if self._favoured else 1) * plan
         if self.taken:
+            self._favoured = True
             self._grain.changed(function)
         else:
             self._leave()

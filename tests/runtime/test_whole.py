@@ -294,3 +294,26 @@ def test_what_compiled_functions_pass_through_is_a_copy(at_once, dtype):
         assert (before.tolist(), x.tolist()) == ([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
         assert total == 30
         assert not any(np.shares_memory(*pair) for pair in itertools.combinations((x, before, first, second), 2))
+
+
+@pytest.mark.parametrize("several, taken", [(False, False), (True, True)])
+def test_a_function_that_is_as_good_spares_the_other_processors(several, taken):
+    plan = fx.futurize(lambda x: (x + 1, np.sort(x) * 2)).trace(np.ones(5)).plan
+    compared = whole.Whole(
+        plan.graph, plan.whole._compiler, plan._replayed, plan.delivery, plan.grain, behind=False, several=several
+    )
+    compared.make()
+    for _ in range(whole.TRIALS):
+        compared._compared(0, 1.0)
+        compared._compared(1, 1.0)
+    assert compared.taken is taken
+
+
+def test_a_function_that_was_taken_stays_unless_the_plan_is_better():
+    compared = fx.futurize(lambda x: (x + 1, np.sort(x) * 2)).trace(np.ones(5)).plan.whole
+    compared.make()
+    for seconds, taken in ((0.5, True), (1.0, True), (1.3, False)):
+        for _ in range(whole.TRIALS):
+            compared._compared(0, 1.0)
+            compared._compared(1, seconds)
+        assert compared.taken is taken, seconds
