@@ -49,8 +49,9 @@ class OneDNNBackend:
         contiguous = node.op not in _TAKE_VIEWS
         bind = getattr(call, "bind", None)
         scratch = int(getattr(call, "scratch", 0))
+        openmp = bool(getattr(call, "openmp", threads > 1))
         return Kernel(
-            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch
+            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch, openmp=openmp
         )
 
 
@@ -76,6 +77,11 @@ class _Product:
     def scratch(self) -> int:
         """Bytes that a call needs, where operands lie in one of the ways that have a kernel already."""
         return max((int(getattr(each, "scratch", 0)) for each in self.kernels.values()), default=0)
+
+    @property
+    def openmp(self) -> bool:
+        """Does it run on OpenMP's threads?"""
+        return bool(getattr(self.plain, "openmp", False))
 
     def _kernel(self, lies: tuple[Lie, Lie]) -> Call | None:
         if lies not in self.kernels:

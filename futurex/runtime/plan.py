@@ -14,7 +14,7 @@ from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
 from futurex.kernels.contest import Contest
 from futurex.kernels.numpy_ import NumpyBackend
-from futurex.kernels.registry import ON_OPENMP, Backend, Kernel, kernel_for, threads_of
+from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
 from futurex.kernels.threads import take_team
 from futurex.passes.dead import may_raise
 from futurex.passes.pipeline import optimise
@@ -480,7 +480,7 @@ def _late(low: Lowering, order: Sequence[int]) -> list[int]:
 def _is_library(instruction: Instruction) -> bool:
     """Does it run primitives of the library, on OpenMP's threads?"""
     kernel = instruction.kernel
-    return kernel.backend == ON_OPENMP or any(plan.library for plan in kernel.plans)
+    return kernel.openmp or any(plan.library for plan in kernel.plans)
 
 
 def _collectives(low: Lowering) -> list[int]:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "dnnl_stream_create": [_OUT, Handle, ctypes.c_uint],
     "dnnl_memory_desc_create_with_strides": [_OUT, _INT, DimsPointer, _INT, DimsPointer],
     "dnnl_memory_desc_create_with_tag": [_OUT, _INT, DimsPointer, _INT, _INT],
+    "dnnl_memory_desc_create_submemory": [_OUT, Handle, DimsPointer, DimsPointer],
     "dnnl_memory_desc_destroy": [Handle],
     "dnnl_memory_create": [_OUT, Handle, Handle, Handle],
     "dnnl_memory_set_data_handle": [Handle, Handle],
@@ -377,6 +379,17 @@ def set_threads(count: int) -> None:
     if count < 1:
         raise ValueError(f"set_threads: count must be at least 1, got {count}")
     thread_setter()(count)
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Primitives that the calling thread makes in the block are for one thread; it gets how many it used before."""
+    before = get_threads()
+    set_threads(1)
+    try:
+        yield before
+    finally:
+        set_threads(before)
 
 
 def get_threads() -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from futurex.kernels.onednn.binding import Owned
+from futurex.kernels.numba_.team import BRIEF_PRODUCT
+from futurex.kernels.onednn import binding, shared
+from futurex.kernels.onednn.binding import Handle, OneDNNError, Owned, Unimplemented
+from futurex.kernels.onednn.geometry import Geometry, Slice, by_images, input_slices, slices
 from futurex.kernels.onednn.primitive import (
     ARG_BIAS,
     ARG_DIFF_RESULT,
@@ -15,92 +17,22 @@ from futurex.kernels.onednn.primitive import (
     ARG_RESULT,
     ARG_SOURCE,
     ARG_WEIGHTS,
-    FORWARD_TRAINING,
     Kernel,
+    Operand,
     Program,
     Shape,
-    attributes,
     channels_last,
-    contiguous_strides,
-    describe,
+    cut,
     describe_plain,
-    dims,
-    primitive_description,
     unless_unsupported,
     zero_kernel,
 )
 
-_DIRECT = 1
 Padding = Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class _Geometry:
-    """The sizes of one convolution: x (N, *S, Cin), w (*K, Cin // groups, Cout), y (N, *S', Cout)."""
-
-    x_shape: Shape
-    w_shape: Shape
-    stride: Shape
-    padding: tuple[tuple[int, int], ...]
-    dilation: Shape
-    groups: int
-
-    @property
-    def y_shape(self) -> Shape:
-        spatial = (
-            (size + low + high - (window - 1) * dilation - 1) // stride + 1
-            for size, (low, high), window, dilation, stride in zip(
-                self.x_shape[1:-1], self.padding, self.w_shape[:-2], self.dilation, self.stride, strict=True
-            )
-        )
-        return (self.x_shape[0], *spatial, self.w_shape[-1])
-
-    @property
-    def supported(self) -> bool:
-        """Whether oneDNN can be asked: 1 to 3 spatial dimensions, no cropping, nothing empty but the batch."""
-        rank = len(self.x_shape) - 2
-        return (
-            1 <= rank <= 3
-            and len(self.w_shape) == rank + 2
-            and min(*self.x_shape[1:], *self.w_shape, *self.y_shape[1:]) > 0
-            and min(low for pair in self.padding for low in pair) >= 0
-        )
-
-    def weights(self, plain: bool) -> Owned:
-        """Logical (O, I, *K) or (G, O / G, I / G, *K): as the public array lies, or as oneDNN likes it."""
-        *kernel, per_group, outputs = self.w_shape
-        *window_strides, input_stride, _ = contiguous_strides(self.w_shape)
-        shape: Shape = (outputs, per_group, *kernel)
-        strides: Shape = (1, input_stride, *window_strides)
-        if self.groups > 1:
-            shape = (self.groups, outputs // self.groups, *shape[1:])
-            strides = (outputs // self.groups, *strides)
-        return describe(shape, strides if plain else None)
-
-    @property
-    def window(self) -> tuple:
-        """Strides, dilations (oneDNN counts from zero), low and high padding."""
-        return (
-            dims(self.stride),
-            dims([each - 1 for each in self.dilation]),
-            dims([low for low, _ in self.padding]),
-            dims([high for _, high in self.padding]),
-        )
-
-    def forward(self, bias: bool) -> Owned:
-        """The forward primitive, also the hint that the two gradients need."""
-        bias_description = describe_plain(self.w_shape[-1:]) if bias else None
-        return primitive_description(
-            "convolution_forward",
-            FORWARD_TRAINING,
-            _DIRECT,
-            channels_last(self.x_shape),
-            self.weights(plain=False),
-            bias_description,
-            channels_last(self.y_shape),
-            *self.window,
-            attributes(),
-        )
+_LEAST = 1 << 19
+"""Multiply-adds from which a convolution is shared among threads."""
+_BLOCK, _LEAST_PIECE = 64, 1 << 16
+"""Output channels that may lie in one block of weights, and weights from which they are brought in order in pieces."""
 
 
 def conv_forward(
@@ -118,26 +50,31 @@ def conv_forward(
 
     >>> conv_forward((8, 80, 6), (10, 6, 100), (1,), ((0, 0),), (1,), bias=True)  # doctest: +SKIP
     """
-    geometry = _Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
+    geometry = Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
     inputs = [x_shape, w_shape, *([w_shape[-1:]] if bias else [])]
     if not geometry.supported:
         return None
     if not math.prod(geometry.y_shape):
         return zero_kernel([geometry.y_shape], inputs)
 
-    def build() -> Kernel:
-        program = Program([geometry.y_shape], inputs)
-        operands = {
-            ARG_RESULT: program.public(0, channels_last(geometry.y_shape)),
-            ARG_SOURCE: program.public(1, channels_last(x_shape)),
-            ARG_WEIGHTS: program.public(2, geometry.weights(plain=True)),
-        }
-        if bias:
-            operands[ARG_BIAS] = program.public(3, describe_plain(w_shape[-1:]))
-        program.add(geometry.forward(bias), operands)
+    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+        program = Program([geometry.y_shape], inputs, shared=threads, brief=_is_brief(geometry))
+        made = _Made(lambda each, weights: each.forward(bias, weights))
+        first = made.of(parts[0].geometry)
+        weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
+                                    program.wanted(first, ARG_WEIGHTS))  # fmt: skip
+        added = {ARG_BIAS: program.public(3, describe_plain(w_shape[-1:]))} if bias else {}
+        for each in parts:
+            program.ticket()
+            operands = {
+                ARG_RESULT: program.public(0, channels_last(each.geometry.y_shape), each.y_offset),
+                ARG_SOURCE: program.public(1, channels_last(each.geometry.x_shape), each.x_offset),
+                ARG_WEIGHTS: weights,
+            }
+            program.add(made.of(each.geometry, weights.description), {**operands, **added})
         return program.finish()
 
-    return unless_unsupported(build)
+    return _in_slices(geometry, slices, build)
 
 
 def conv_input_grad(
@@ -147,34 +84,29 @@ def conv_input_grad(
 
     g (N, *S', Cout) is the gradient of the result, dx has `x_shape`; all float32.
     """
-    geometry = _Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
+    geometry = Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
     if not geometry.supported:
         return None
     if not math.prod(geometry.y_shape):
         return zero_kernel([x_shape], [geometry.y_shape, w_shape])
 
-    def build() -> Kernel:
-        program = Program([x_shape], [geometry.y_shape, w_shape])
-        source, result = channels_last(x_shape), channels_last(geometry.y_shape)
-        description = primitive_description(
-            "convolution_backward_data",
-            _DIRECT,
-            source,
-            geometry.weights(plain=False),
-            result,
-            *geometry.window,
-            geometry.forward(False),
-            attributes(),
-        )
-        operands = {
-            ARG_DIFF_SOURCE: program.public(0, source),
-            ARG_DIFF_RESULT: program.public(1, result),
-            ARG_WEIGHTS: program.public(2, geometry.weights(plain=True)),
-        }
-        program.add(description, operands)
+    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+        program = Program([x_shape], [geometry.y_shape, w_shape], shared=threads, brief=_is_brief(geometry))
+        made = _Made(lambda each, weights: each.input_grad(weights))
+        first = made.of(parts[0].geometry)
+        weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
+                                    program.wanted(first, ARG_WEIGHTS))  # fmt: skip
+        for each in parts:
+            program.ticket()
+            operands = {
+                ARG_DIFF_SOURCE: program.public(0, channels_last(each.geometry.x_shape), each.x_offset),
+                ARG_DIFF_RESULT: program.public(1, channels_last(each.geometry.y_shape), each.y_offset),
+                ARG_WEIGHTS: weights,
+            }
+            program.add(made.of(each.geometry, weights.description), operands)
         return program.finish()
 
-    return unless_unsupported(build)
+    return _in_slices(geometry, input_slices, build)
 
 
 def conv_weight_grad(
@@ -184,32 +116,110 @@ def conv_weight_grad(
 
     g (N, *S', Cout) is the gradient of the result, dw has `w_shape`; all float32. An empty batch gives zeros.
     """
-    geometry = _Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
+    geometry = Geometry(x_shape, w_shape, stride, tuple(padding), dilation, groups)
     if not geometry.supported:
         return None
     if not math.prod(geometry.y_shape):
         return zero_kernel([w_shape], [x_shape, geometry.y_shape])
 
-    def build() -> Kernel:
-        program = Program([w_shape], [x_shape, geometry.y_shape])
-        source, result = channels_last(x_shape), channels_last(geometry.y_shape)
-        description = primitive_description(
-            "convolution_backward_weights",
-            _DIRECT,
-            source,
-            geometry.weights(plain=False),
-            None,
-            result,
-            *geometry.window,
-            geometry.forward(False),
-            attributes(),
-        )
-        operands = {
-            ARG_DIFF_WEIGHTS: program.public(0, geometry.weights(plain=True)),
-            ARG_SOURCE: program.public(1, source),
-            ARG_DIFF_RESULT: program.public(2, result),
-        }
-        program.add(description, operands)
+    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+        program = Program([w_shape], [x_shape, geometry.y_shape], shared=threads, brief=_is_brief(geometry))
+        made = _Made(lambda each, weights: each.weight_grad(weights))
+        first = made.of(parts[0].geometry)
+        result = program.public(0, geometry.weights(plain=True))
+        wanted = program.wanted(first, ARG_DIFF_WEIGHTS)
+        direct = len(parts) == 1 and program.lies_as(result, wanted)
+        sums = [result] if direct else [program.private(wanted) for _ in parts]
+        for each, own in zip(parts, sums, strict=True):
+            program.ticket()
+            operands = {
+                ARG_DIFF_WEIGHTS: own,
+                ARG_SOURCE: program.public(1, channels_last(each.geometry.x_shape), each.x_offset),
+                ARG_DIFF_RESULT: program.public(2, channels_last(each.geometry.y_shape), each.y_offset),
+            }
+            program.add(made.of(each.geometry, own.description), operands)
+        program.phase()
+        program.add_up(sums)
+        program.phase()
+        for source, target in [] if direct else _pieces(program, geometry, (sums[0], result)):
+            program.ticket()
+            program.reorder(source, target)
         return program.finish()
 
-    return unless_unsupported(build)
+    return _in_slices(geometry, lambda geometry, threads: _sums(geometry, threads), build)
+
+
+def _sums(geometry: Geometry, threads: int) -> list[Slice]:
+    """Slices whose gradients with respect to w are summed: each has memory for one of its own, so they are few."""
+    return by_images(geometry, threads) if geometry.x_shape[0] >= threads else slices(geometry, threads)
+
+
+def _is_brief(geometry: Geometry) -> bool:
+    return geometry.products < BRIEF_PRODUCT
+
+
+class _Made:
+    """Descriptions of primitives, one for each geometry."""
+
+    def __init__(self, make: Callable[[Geometry, Owned | Handle | None], Owned]) -> None:
+        self._make = make
+        self._found: dict[Geometry, Owned] = {}
+
+    def of(self, geometry: Geometry, weights: Owned | Handle | None = None) -> Owned:
+        """That of one geometry, with weights in this layout."""
+        if geometry not in self._found:
+            self._found[geometry] = self._make(geometry, weights)
+        return self._found[geometry]
+
+
+def _in_slices(
+    geometry: Geometry,
+    cut_up: Callable[[Geometry, int], list[Slice]],
+    build: Callable[[Sequence[Slice], int], Kernel],
+) -> Kernel | None:
+    """The kernel that is built of slices, for as many threads as the calling thread uses; of one, where that is small,
+    or cannot be cut. None where oneDNN is missing or cannot do it."""
+
+    def of_one() -> Kernel:
+        return build([Slice(geometry, 0, 0)], 0)
+
+    if not binding.available():
+        return None
+    threads = binding.get_threads()
+    if threads == 1 or not shared.is_possible():
+        return unless_unsupported(of_one)
+    with binding.one_thread():
+        if geometry.products < _LEAST:
+            return unless_unsupported(of_one)
+        parts = cut_up(geometry, threads)
+        if len(parts) > 1:
+            try:
+                return build(parts, threads)
+            except Unimplemented:
+                pass
+    return unless_unsupported(of_one)
+
+
+def _pieces(program: Program, geometry: Geometry, operands: Sequence[Operand]) -> list[list[Operand]]:
+    """Weights cut by output channels, for threads to bring them in order; all of them, where that is little work."""
+    shape = geometry.logical
+    blocks = -(-shape[0] // _BLOCK)
+    if program.shared and blocks > 1 and math.prod(shape) >= _LEAST_PIECE:
+        places = [(_BLOCK * begin, min(_BLOCK * end, shape[0])) for begin, end in cut(blocks, program.threads)]
+        try:
+            return [[program.part(each, shape, *place) for each in operands] for place in places]
+        except OneDNNError:
+            pass
+    return [list(operands)]
+
+
+def _brought_in_order(program: Program, geometry: Geometry, given: Operand, wanted: Handle) -> Operand:
+    """Weights as primitives want them; they are there when the next phase begins."""
+    if program.lies_as(given, wanted):
+        return given
+    inner = program.private(wanted)
+    for source, target in _pieces(program, geometry, (given, inner)):
+        program.ticket()
+        program.reorder(source, target)
+    program.phase()
+    return inner

@@ -9,12 +9,13 @@ microkernel take sgemm.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from futurex.kernels.onednn import binding
+from futurex.kernels.numba_.team import BRIEF_PRODUCT
+from futurex.kernels.onednn import binding, shared
 from futurex.kernels.onednn.binding import Owned
 from futurex.kernels.onednn.primitive import (
     ARG_BIAS,
@@ -24,11 +25,11 @@ from futurex.kernels.onednn.primitive import (
     Kernel,
     Program,
     Shape,
-    address_of,
     array_checks,
     attributes,
     check_arrays,
     contiguous_strides,
+    cut,
     describe,
     describe_plain,
     primitive_description,
@@ -37,9 +38,70 @@ from futurex.kernels.onednn.primitive import (
 )
 
 _FEW_ROWS = 16
+LEAST_SHARED = 1 << 19
+"""Multiply-adds from which a product is shared among threads."""
 _ALIGNED = 0x100  # NPY_ARRAY_ALIGNED
 _MICROKERNEL = "brg"
+_ROWS, _COLUMNS = 16, 64  # rows and columns that a part of a result has at least, and mostly a multiple of
 _SMALL = 40**3  # multiply-adds up to which a call through ctypes costs more than NumPy's single-threaded BLAS
+
+
+Tile = tuple[slice, ...]
+"""A part of a result: from where to where along each axis."""
+EVERY = slice(None)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """How an operand lies in memory: strides count elements; axes of size one are repeated."""
+
+    shape: Shape
+    strides: Shape
+
+    def describe(self) -> Owned:
+        """For oneDNN."""
+        return describe(self.shape, self.strides)
+
+    def part(self, *places: slice) -> tuple[Laid, int]:
+        """What lies there, and where that begins, in bytes."""
+        found = [range(extent)[place] if extent > 1 else range(1)
+                 for extent, place in zip(self.shape, places, strict=True)]  # fmt: skip
+        begin = sum(each.start * stride for each, stride in zip(found, self.strides, strict=True))
+        return Laid(tuple(map(len, found)), self.strides), 4 * begin
+
+
+def tiles_of(shape: Shape, threads: int) -> list[Tile]:
+    """A result of this shape in parts, for so many threads: by matrices, where there are enough of them, else by rows
+    and columns, so that as little as can be is read twice.
+
+    >>> tiles_of((64, 256), 2)
+    [(slice(0, 64, None), slice(0, 128, None)), (slice(0, 64, None), slice(128, 256, None))]
+    """
+    *batch, rows, columns = shape
+    if batch and batch[0] >= threads:
+        ways = [(threads, 1, 1)]
+    else:
+        most = max(1, rows // _ROWS), max(1, columns // _COLUMNS)
+        fits = [(1, a, -(-threads // a)) for a in range(1, min(threads, most[0]) + 1) if -(-threads // a) <= most[1]]
+        ways = fits or [(1, min(threads, most[0]), min(threads, most[1]))]
+    count, above, beside = min(ways, key=lambda way: way[1] * columns + way[2] * rows)
+    return [
+        (*([slice(*first), *map(_all_of, batch[1:])] if batch else []), slice(*row), slice(*column))
+        for first in (cut(batch[0], count) if batch else [(0, 1)])
+        for row in _cut(rows, above, _ROWS)
+        for column in _cut(columns, beside, _COLUMNS)
+    ]
+
+
+def _all_of(extent: int) -> slice:
+    return slice(0, extent)
+
+
+def _cut(extent: int, parts: int, unit: int) -> list[tuple[int, int]]:
+    """Parts of which all but the last are whole units, where there are as many units as parts."""
+    if parts == 1 or extent < parts * unit:
+        return cut(extent, parts)
+    return [(unit * begin, min(unit * end, extent)) for begin, end in cut(-(-extent // unit), parts)]
 
 
 @dataclass(frozen=True)
@@ -175,10 +237,10 @@ def _once(shape: Shape, strides: Shape) -> Shape:
     return tuple(1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True))
 
 
-def _view(shape: Shape, strides: Shape, rank: int) -> Owned:
+def _view(shape: Shape, strides: Shape, rank: int) -> Laid:
     """A view, with leading axes of size one up to `rank`; what is repeated is there once."""
     missing = rank - len(shape)
-    return describe((1,) * missing + _once(shape, strides), (1,) * missing + tuple(stride or 1 for stride in strides))
+    return Laid((1,) * missing + _once(shape, strides), (1,) * missing + tuple(stride or 1 for stride in strides))
 
 
 def _numpy_kernel(product: _Product, inputs: list[Shape]) -> Kernel:
@@ -194,30 +256,53 @@ def _numpy_kernel(product: _Product, inputs: list[Shape]) -> Kernel:
 
 
 def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape]) -> Kernel:
-    checks = array_checks([product.out_shape], inputs)
     rows, inner, columns = flat.sizes
-    gemm, set_threads, threads = binding.load().dnnl_sgemm, binding.thread_setter(), binding.get_threads()
-    before = (b"T" if flat.transpose_x else b"N", b"T" if flat.transpose_y else b"N", rows, columns, inner, 1.0)
+    letters = [ord("T" if turned else "N") for turned in (flat.transpose_x, flat.transpose_y)]
     x_row, y_row = flat.x_shape[-1], flat.y_shape[-1]
 
-    def kernel(out: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        check_arrays((out, x, y), checks)
-        set_threads(threads)
-        status = gemm(*before, address_of(x), x_row, address_of(y), y_row, 0.0, address_of(out), columns)
-        if status:
-            raise binding.OneDNNError("dnnl_sgemm", status)
-        return out
+    def build(tiles: Sequence[Tile], threads: int) -> Kernel:
+        program = Program([product.out_shape], inputs, shared=threads, brief=_is_brief(flat))
+        for above, beside in tiles:
+            program.ticket()
+            sizes = above.stop - above.start, beside.stop - beside.start, inner
+            x_begin = above.start * (1 if flat.transpose_x else x_row)
+            y_begin = beside.start * (y_row if flat.transpose_y else 1)
+            out_begin = above.start * columns + beside.start
+            places = (1, 4 * x_begin), (2, 4 * y_begin), (0, 4 * out_begin)
+            program.multiply((*letters, *sizes, x_row, y_row, columns), places)
+        return program.finish()
 
-    return kernel
+    return _in_tiles((rows, columns), rows * inner * columns, build)
 
 
-def _matrix(shape: Shape, transposed: bool, rank: int) -> Owned:
+def _is_brief(product: _Product) -> bool:
+    return math.prod(product.out_shape) * product.sizes[1] < BRIEF_PRODUCT
+
+
+def _in_tiles(shape: Shape, products: int, build: Callable[[Sequence[Tile], int], Kernel]) -> Kernel:
+    """The kernel that is built of tiles, for as many threads as the calling thread uses; of one, where that is small or
+    cannot be cut."""
+    whole = [tuple(slice(0, extent) for extent in shape)]
+    threads = binding.get_threads()
+    if threads > 1 and shared.is_possible():
+        with binding.one_thread():
+            if products < LEAST_SHARED:
+                return build(whole, 0)
+            tiles = tiles_of(shape, threads)
+            if len(tiles) > 1:
+                kernel = unless_unsupported(lambda: build(tiles, threads))
+                if kernel is not None and "ref" not in kernel.implementations[0]:  # type: ignore[attr-defined]
+                    return kernel
+    return build(whole, 0)
+
+
+def _matrix(shape: Shape, transposed: bool, rank: int) -> Laid:
     """Logical (..., rows, columns) of a stored array, with leading axes of size one up to `rank`."""
     shape = (1,) * (rank - len(shape)) + shape
     strides = contiguous_strides(shape)
     if transposed:
         shape, strides = (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
-    return describe(shape, strides)
+    return Laid(shape, strides)
 
 
 def _primitive_kernel(
@@ -229,22 +314,30 @@ def _primitive_kernel(
 
 
 def _compiled(
-    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Owned], bias: bool,
-    readable: int | None = None,
-) -> Kernel:  # fmt: skip
+    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Laid], bias: bool, readable: int | None = None
+) -> Kernel:
     """The primitive for a result of `out_shape`, `shape` to oneDNN; `readable`: flags that inputs must have."""
-    result = describe_plain(shape)
-    added = describe_plain((1,) * (len(shape) - 1) + shape[-1:]) if bias else None
-    program = Program([out_shape], inputs)
-    if readable is not None:
-        program.checks = (program.checks[0], *((each, readable) for each, _ in program.checks[1:]))
-    operands = {
-        ARG_RESULT: program.public(0, result),
-        ARG_SOURCE: program.public(1, views[0]),
-        ARG_WEIGHTS: program.public(2, views[1]),
-    }
-    if added:
-        operands[ARG_BIAS] = program.public(3, added)
-    attr = attributes()
-    program.add(primitive_description("matmul", views[0], views[1], added, result, attr), operands)
-    return program.finish()
+    products = math.prod(shape) * views[0].shape[-1]
+
+    def build(tiles: Sequence[Tile], threads: int) -> Kernel:
+        program = Program([out_shape], inputs, shared=threads, brief=products < BRIEF_PRODUCT)
+        if readable is not None:
+            program.checks = (program.checks[0], *((each, readable) for each, _ in program.checks[1:]))
+        result = Laid(shape, contiguous_strides(shape))
+        for tile in tiles:
+            program.ticket()
+            x, y, out = views[0].part(*tile[:-1], EVERY), views[1].part(*tile[:-2], EVERY, tile[-1]), result.part(*tile)
+            described = [each.describe() for each, _ in (x, y, out)]
+            columns = out[0].shape[-1]
+            added = describe_plain((1,) * (len(shape) - 1) + (columns,)) if bias else None
+            operands = {
+                ARG_RESULT: program.public(0, described[2], out[1]),
+                ARG_SOURCE: program.public(1, described[0], x[1]),
+                ARG_WEIGHTS: program.public(2, described[1], y[1]),
+            }
+            if added:
+                operands[ARG_BIAS] = program.public(3, added, 4 * tile[-1].start)
+            program.add(primitive_description("matmul", *described[:2], added, described[2], attributes()), operands)
+        return program.finish()
+
+    return _in_tiles(shape, products, build)
