@@ -4,13 +4,9 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from futurex.kernels import threads as _threads
-
-_threads.configure()  # before anything loads an OpenMP library
-
-from futurex import nn  # noqa: E402
-from futurex.errors import Donated  # noqa: E402
-from futurex.frontend import (  # noqa: E402
+from futurex import nn
+from futurex.errors import Donated
+from futurex.frontend import (
     Array,
     Futurized,
     Program,
@@ -32,8 +28,8 @@ from futurex.frontend import (  # noqa: E402
     vjp,
     vmap,
 )
-from futurex.nn import random  # noqa: E402
-from futurex.runtime.timeline import trace  # noqa: E402
+from futurex.nn import random
+from futurex.runtime.timeline import trace
 
 if TYPE_CHECKING:
     from futurex import data, models, numpy, optim

@@ -16,7 +16,7 @@ from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.pairwise import AHEAD, PREFETCH, prefetch
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 
 _LINE = 64
 _VECTORS = 4
@@ -73,7 +73,7 @@ def _runs(forms: Sequence[str], reads: int, writes: int, nbytes: int, threads: i
 
 
 def _run(entry: Entry, blocks: Iterator[bytes], threads: int, *kept: Any) -> None:
-    if threads > 1 and openmp() is not None:
+    if threads > 1 and may_share():
         entry.on_threads(next(blocks), Share(threads, threads))
     else:
         entry(next(blocks))
@@ -98,7 +98,7 @@ def _entry(form: str, reads: int, writes: int) -> Entry:
         count = code.do(f"sub i64 {last}, {first}")
         target, source = code.at("i8", "%o0", first), code.at("i8", "%a0", first)
         code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
-        return compiled(module(parameters, code, openmp() is not None, declared))
+        return compiled(module(parameters, code, may_share(), declared))
     past = ", !nontemporal !0" if form.startswith("streaming") else ""
     carried = [] if writes else [(_VECTOR, "zeroinitializer")] * _VECTORS
     with code.loop("%low", "%high", carried=carried) as (number, totals):
@@ -120,4 +120,4 @@ def _entry(form: str, reads: int, writes: int) -> Entry:
     for total in totals:  # who writes last does not matter, but that somebody does
         code.run(f"store volatile {_VECTOR} {total}, ptr %o0, align {_LINE}")
     code.notes.append("!0 = !{i32 1}")
-    return compiled(module(parameters, code, openmp() is not None, declared))
+    return compiled(module(parameters, code, may_share(), declared))

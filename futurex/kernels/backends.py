@@ -6,7 +6,6 @@ import importlib.util
 import os
 from collections.abc import Callable
 
-from futurex.kernels import threads
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend
 
@@ -69,8 +68,6 @@ def default_backends() -> tuple[Backend, ...]:
     made = (_MAKERS[name]() for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
     found = tuple(backend for backend in made if backend is not None)
     names = [backend.name for backend in found]
-    if not {"gemm", "onednn"} & set(names):
-        threads.make_way_for_blas()
     if "onednn" not in names:
         found = tuple(_gemm(alone=True) or each if each.name == "gemm" else each for each in found)
     return found

@@ -24,7 +24,7 @@ from futurex.kernels.numba_.tiled import updating
 from futurex.kernels.registry import Kernel
 from futurex.kernels.small_products import small_product
 from futurex.kernels.steps import Bound, Step, Workspace
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.views import around, keep, view
 from futurex.tree.node import Node, apply
 
@@ -175,14 +175,14 @@ class Product(ProductKernel):
         self.shared = len(other) == 2
         self.bias = len(node.inputs) > 2
         self.unit = matrix_unit.is_used()
-        super().__init__(node, likely, threads if openmp() is not None and math.prod(sizes) >= PARALLEL_PRODUCT else 1)
+        super().__init__(node, likely, threads if may_share() and math.prod(sizes) >= PARALLEL_PRODUCT else 1)
 
     def form(self, turned: Turned) -> tuple[Form, int]:
         """The form for operands that lie so, and how many panels it has."""
         return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared, unit=self.unit)
 
     def text(self, turned: Turned) -> str:
-        return products.text_of(self.form(turned)[0], openmp() is not None)
+        return products.text_of(self.form(turned)[0], may_share())
 
     def numbers(self, lies: Lies) -> Sequence[int]:
         form, count = self.form((lies[1].turned, lies[2].turned))

@@ -1,6 +1,7 @@
 """Claims float32 nodes for oneDNN: one row per op, from a node to a kernel of :mod:`futurex.kernels.onednn`.
 
-What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maximum pooling turn NaN into a number.
+What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maximum pooling turn NaN into a number. Nor
+is normalisation, which generated kernels do beside what stands around it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from futurex.kernels import onednn
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
-from futurex.kernels.threads import configure
+from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -27,14 +28,13 @@ _THIN, _LEAST_THIN = 16, 2**17
 
 
 class OneDNNBackend:
-    """Convolution, pooling, normalisation and matrix products in float32."""
+    """Convolution, average pooling and matrix products in float32."""
 
     name = "onednn"
 
     @classmethod
     def if_available(cls) -> OneDNNBackend | None:
         """The backend, or None where the library is not installed."""
-        configure()
         return cls() if onednn.available() else None
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
@@ -42,16 +42,14 @@ class OneDNNBackend:
         row = _CLAIMS.get(node.op)
         if row is None or not node.is_static or not all(_plain_float32(each.aval) for each in (node, *node.inputs)):
             return None
-        onednn.set_threads(threads)
-        call = row(node, threads)
+        call = row(node, threads if may_share() else 1)
         if call is None:
             return None
         contiguous = node.op not in _TAKE_VIEWS
         bind = getattr(call, "bind", None)
         scratch = int(getattr(call, "scratch", 0))
-        openmp = bool(getattr(call, "openmp", threads > 1))
         return Kernel(
-            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch, openmp=openmp
+            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch
         )
 
 
@@ -78,14 +76,8 @@ class _Product:
         """Bytes that a call needs, where operands lie in one of the ways that have a kernel already."""
         return max((int(getattr(each, "scratch", 0)) for each in self.kernels.values()), default=0)
 
-    @property
-    def openmp(self) -> bool:
-        """Does it run on OpenMP's threads?"""
-        return bool(getattr(self.plain, "openmp", False))
-
     def _kernel(self, lies: tuple[Lie, Lie]) -> Call | None:
         if lies not in self.kernels:
-            onednn.set_threads(self.threads)
             self.kernels[lies] = self._made(lies)
         return self.kernels[lies]
 
@@ -93,9 +85,9 @@ class _Product:
         (x, y), (x_lies, y_lies) = self.shapes, lies
         if isinstance(x_lies, bool) and isinstance(y_lies, bool):
             x, y = (_swapped(each) if turned else each for each, turned in zip((x, y), lies, strict=True))
-            return onednn.matmul(x, y, x_lies, y_lies, self.bias)
+            return onednn.matmul(x, y, x_lies, y_lies, self.bias, threads=self.threads)
         x_strides, y_strides = map(_strides, (x, y), lies)
-        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias)
+        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, threads=self.threads)
 
     def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
         found = self.operands(x, y)
@@ -187,37 +179,22 @@ def _matmul(node: Node, threads: int) -> Call | None:
 
 def _conv(node: Node, threads: int) -> Call | None:
     x, w = node.inputs[:2]
-    return onednn.conv_forward(x.shape, w.shape, **node.attrs, bias=len(node.inputs) > 2)
+    return onednn.conv_forward(x.shape, w.shape, **node.attrs, bias=len(node.inputs) > 2, threads=threads)
 
 
 def _conv_input_grad(node: Node, threads: int) -> Call | None:
     attrs = dict(node.attrs)
-    return onednn.conv_input_grad(attrs.pop("input_shape"), node.inputs[1].shape, **attrs)
+    return onednn.conv_input_grad(attrs.pop("input_shape"), node.inputs[1].shape, **attrs, threads=threads)
 
 
 def _conv_weight_grad(node: Node, threads: int) -> Call | None:
     attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
-    return onednn.conv_weight_grad(node.inputs[0].shape, node.shape, **attrs)
+    return onednn.conv_weight_grad(node.inputs[0].shape, node.shape, **attrs, threads=threads)
 
 
 def _avg_pool_grad(node: Node, threads: int) -> Call | None:
     attrs = dict(node.attrs)
-    return onednn.avg_pool_grad(attrs.pop("input_shape"), **attrs)
-
-
-def _layer_norm(node: Node, threads: int) -> Call | None:
-    """oneDNN also gives mean and variance, which have their own memory here."""
-    x = node.inputs[0]
-    kernel = onednn.layer_norm_forward(x.shape, node.attrs["eps"])
-    if kernel is None:
-        return None
-    mean, var = np.empty(x.shape[:-1], np.float32), np.empty(x.shape[:-1], np.float32)
-
-    def call(out: Any, x: Any, scale: Any, shift: Any) -> Any:
-        kernel((out, mean, var), x, scale, shift)
-        return out
-
-    return call
+    return onednn.avg_pool_grad(attrs.pop("input_shape"), **attrs, threads=threads)
 
 
 def _unless_empty(build: Callable[[Node, int], Call | None]) -> Callable[[Node, int], Call | None]:
@@ -233,11 +210,10 @@ _CLAIMS: dict[str, Callable[[Node, int], Call | None]] = {
         "conv_epilogue": _conv,
         "conv_input_grad": _conv_input_grad,
         "conv_weight_grad": _conv_weight_grad,
-        "avg_pool": lambda node, threads: onednn.avg_pool(node.inputs[0].shape, **node.attrs),
+        "avg_pool": lambda node, threads: onednn.avg_pool(
+            node.inputs[0].shape, **node.attrs, threads=threads
+        ),
         "avg_pool_grad": _avg_pool_grad,
-        "batch_norm": lambda node, threads: onednn.batch_norm_forward(node.inputs[0].shape, **node.attrs),
-        "batch_norm_grad": lambda node, threads: onednn.batch_norm_backward(node.inputs[1].shape, **node.attrs),
-        "layer_norm": _layer_norm,
     }.items()
 }
 _TAKE_VIEWS = frozenset(("matmul", "matmul_epilogue"))

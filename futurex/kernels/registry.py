@@ -58,7 +58,6 @@ class Kernel:
     into how many calls of a NumPy function one call may be cut, each on a thread of its own; ``contest`` tells whether
     it is. ``overlaps``: inputs that may share memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
     itself between calls; ``scratch``: bytes that it needs during a call, where all kernels of a thread use the same.
-    ``openmp``: it runs on threads of OpenMP's, which a library brings.
     """
 
     call: Callable[..., Any]
@@ -80,7 +79,6 @@ class Kernel:
     overlaps: tuple[int, ...] = ()
     own: int = 0
     scratch: int = 0
-    openmp: bool = False
 
 
 class Backend(Protocol):

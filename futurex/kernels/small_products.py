@@ -13,7 +13,7 @@ from futurex.kernels.numba_ import small_products
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.registry import Kernel
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.contract import SHORT_SUM
 from futurex.tree.node import Node
 
@@ -79,14 +79,14 @@ class SmallProduct(ProductKernel):
     def __init__(self, node: Node, batch: int, sizes: tuple[int, int, int], likely: Turned, threads: int) -> None:
         self.batch, self.sizes = batch, sizes
         self.matrices = _matrices(*(each.shape for each in node.inputs))
-        super().__init__(node, likely, threads if openmp() is not None else 1)
+        super().__init__(node, likely, threads if may_share() else 1)
 
     def form(self, turned: Turned) -> small_products.Form:
         """The form for operands that lie so."""
         return small_products.Form(*self.sizes, _ELEMENTS[self.node.dtype], *turned)
 
     def text(self, turned: Turned) -> str:
-        return small_products.text_of(self.form(turned), openmp() is not None)
+        return small_products.text_of(self.form(turned), may_share())
 
     def lies(self, arrays: Sequence[Any]) -> Lies | None:
         out, *operands = arrays

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast, runtime_checkable
 
-from futurex.kernels.threads import hand_over
 from futurex.partition import Mesh, partition
 from futurex.partition.buckets import BUCKET
 from futurex.partition.compress import compress
@@ -337,7 +336,6 @@ class SoloGroup:
             else:
                 run.finish([result])
 
-        hand_over()
         threading.Thread(target=body, name="compute", daemon=True).start()
         return run
 

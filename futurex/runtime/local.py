@@ -16,7 +16,6 @@ from typing import Any
 
 from futurex.kernels.blas_threads import keep_blas_within
 from futurex.kernels.interrupts import Stop, look
-from futurex.kernels.threads import hand_over
 from futurex.runtime import config
 from futurex.runtime.budget import Budget
 from futurex.runtime.floating import carried
@@ -192,7 +191,6 @@ class _Run:
 
     def _begin(self) -> None:
         """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
-        hand_over()
         if self._plan.collectives:
             self._owner.lane.push(self._start)
         elif self._short:

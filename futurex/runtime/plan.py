@@ -15,7 +15,6 @@ from futurex.kernels.compiling import behind
 from futurex.kernels.contest import Contest
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
-from futurex.kernels.threads import take_team
 from futurex.passes.dead import may_raise
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
@@ -136,7 +135,6 @@ class Plan:
         self.cost = sum(each.cost for each in self.instructions)
         self.critical = max((each.priority for each in self.instructions), default=0.0)
         self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
-        self.library = any(map(_is_library, self.instructions))
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
         self.contest: Contest | None = None  # of this plan and its tasks, where both give the same bits
@@ -268,8 +266,6 @@ class Plan:
         TypeError for arguments that do not fit, what a kernel raises with a note that names the user's line, and
         RunTimeout if other localities do not answer. After an error donated arguments hold no valid values.
         """
-        if self.threads > 1:
-            take_team(library=self.library)
         if self.whole is not None:
             return self.whole.run(args, communicator, outs, checked)
         return self._replayed(args, communicator, outs, checked)
@@ -475,12 +471,6 @@ def _late(low: Lowering, order: Sequence[int]) -> list[int]:
                 place[index] = later
         last.update({root: max(last.get(root, place[index]), place[index]) for root in read})
     return sorted(order, key=place.__getitem__)
-
-
-def _is_library(instruction: Instruction) -> bool:
-    """Does it run primitives of the library, on OpenMP's threads?"""
-    kernel = instruction.kernel
-    return kernel.openmp or any(plan.library for plan in kernel.plans)
 
 
 def _collectives(low: Lowering) -> list[int]:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from futurex.kernels.interrupts import Stop, end_all, look
-from futurex.kernels.threads import obey, rouse_by
 from futurex.runtime import trace
 from futurex.runtime.floating import carried
 from futurex.runtime.inline import Readers, note
@@ -117,19 +116,9 @@ class Pool:
         worker.signal.release()
         return True
 
-    def _rouse(self, worker: _Worker) -> None:
-        """Wake a worker that sleeps."""
-        try:
-            self._idle.remove(worker)
-        except ValueError:
-            return
-        worker.signal.release()
-
     def _work(self, me: _Worker) -> None:
         self._here.worker = me
-        rouse_by(lambda: self._rouse(me))
         while True:
-            obey()
             task = self._take(me)
             if task is None:
                 self._idle.append(me)

@@ -1,6 +1,7 @@
 """oneDNN kernels against small float64 references: convolution, pooling, threads, calling convention."""
 
 import concurrent.futures
+import ctypes
 import itertools
 import os
 import subprocess
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from futurex.kernels import onednn
-from futurex.kernels.onednn import binding
+from futurex.kernels.numba_.team import Share
+from futurex.kernels.onednn import binding, conv, shared
 
 pytestmark = [pytest.mark.onednn, pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())]
 quick = settings(max_examples=60, deadline=None)
@@ -192,8 +194,7 @@ def test_two_kernels_run_in_two_threads():
     start, wrong = threading.Barrier(2), []
 
     def work(number: int) -> None:
-        onednn.set_threads(1 + number)
-        kernel = onednn.conv_weight_grad(*how)
+        kernel = onednn.conv_weight_grad(*how, threads=1 + number)
         start.wait(timeout=60)
         for _ in range(200):
             out = run(kernel, w.shape, xs[number], g)
@@ -209,22 +210,111 @@ def test_two_kernels_run_in_two_threads():
     assert wrong == []
 
 
-def test_a_kernel_keeps_its_thread_count_wherever_it_runs():
-    how = ((4, 30, 16), (5, 16, 24), (1,), ((2, 2),), (1,))
-    rng = np.random.default_rng(4)
-    x, g = floats(rng, how[0]), floats(rng, (4, 30, 24))
-    before = onednn.get_threads()
+@quick
+@given(
+    windows(dilated=True), st.sampled_from([1, 1, 2, 3, 5, 8]),
+    st.sampled_from([(1, 1, 1), (1, 3, 4), (2, 2, 3), (4, 1, 1)]), st.booleans(), st.integers(2, 5),
+)  # fmt: skip
+def test_convolutions_in_parts_are_those_of_the_whole(place, batch, channels, bias, threads):
+    """By images, and by rows of images where these are few."""
+    window, spatial = place
+    groups, inputs, outputs = channels
+    spatial = (spatial[0] + 7, *spatial[1:])
+    rng = np.random.default_rng(0)
+    x = floats(rng, (batch, *spatial, groups * inputs))
+    w = floats(rng, (*window.size, inputs, groups * outputs))
+    b = [floats(rng, (groups * outputs,))] * bias
+    g = floats(rng, (batch, *window.result(spatial), groups * outputs))
+    how = (x.shape, w.shape, window.stride, window.padding, window.dilation, groups)
+    calls = [
+        (onednn.conv_forward, (bias,), g.shape, (x, w, *b)), (onednn.conv_input_grad, (), x.shape, (g, w)),
+        (onednn.conv_weight_grad, (), w.shape, (x, g)),
+    ]  # fmt: skip
+    for make, more, shape, arrays in calls:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(conv, "_LEAST", 0)
+            parts = make(*how, *more, threads=threads)
+        expected = run(make(*how, *more), shape, *arrays)
+        np.testing.assert_allclose(run(parts, shape, *arrays), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch, threads", [(8, 2), (3, 2), (1, 2), (1, 4), (5, 3), (2, 16)])
+def test_convolutions_are_cut_for_all_threads(batch, threads):
+    x_shape, w_shape = (batch, 28, 28, 32), (3, 3, 32, 160)
+    how = (x_shape, w_shape, (1, 1), ((1, 1), (1, 1)), (1, 1))
+    rng = np.random.default_rng(6)
+    x, w, g = floats(rng, x_shape), floats(rng, w_shape), floats(rng, (batch, 28, 28, 160))
+    for make, shape, arrays in (
+        (onednn.conv_forward, g.shape, (x, w)), (onednn.conv_input_grad, x_shape, (g, w)),
+        (onednn.conv_weight_grad, w_shape, (x, g)),
+    ):  # fmt: skip
+        kernel = make(*how, threads=threads)
+        assert kernel.threads == threads
+        assert max(len(tickets) for tickets in kernel._program.phases) >= 0.85 * threads
+        expected = run(make(*how), shape, *arrays)
+        np.testing.assert_allclose(run(kernel, shape, *arrays), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_weights_are_brought_in_order_in_pieces(monkeypatch):
+    monkeypatch.setattr(conv, "_LEAST_PIECE", 1)
+    for outputs, groups in ((128, 1), (200, 1), (256, 2)):
+        x_shape, w_shape = (4, 30, 32 * groups), (5, 32, outputs)
+        how = (x_shape, w_shape, (1,), ((2, 2),), (1,), groups)
+        rng = np.random.default_rng(7)
+        x, w, g = floats(rng, x_shape), floats(rng, w_shape), floats(rng, (4, 30, outputs))
+        for make, shape, arrays in (
+            (onednn.conv_forward, g.shape, (x, w)), (onednn.conv_input_grad, x_shape, (g, w)),
+            (onednn.conv_weight_grad, w_shape, (x, g)),
+        ):  # fmt: skip
+            kernel, expected = make(*how, threads=2), run(make(*how), shape, *arrays)
+            np.testing.assert_allclose(run(kernel, shape, *arrays), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_average_pooling_is_shared_by_images():
+    x, g = (floats(np.random.default_rng(8), shape) for shape in ((9, 40, 40, 16), (9, 20, 20, 16)))
+    how = (x.shape, (2, 2), (2, 2), ((0, 0), (0, 0)))
+    for make, shape, array in ((onednn.avg_pool, g.shape, x), (onednn.avg_pool_grad, x.shape, g)):
+        kernel = make(*how, threads=4)
+        assert [len(tickets) for tickets in kernel._program.phases] == [4]
+        np.testing.assert_array_equal(run(kernel, shape, array), run(make(*how), shape, array))
+
+
+def test_the_number_of_openmps_threads_stays_the_users():
+    """It belongs to the thread, and other libraries go by it."""
+    setter, getter = binding.thread_functions()
+    how = ((4, 28, 28, 32), (3, 3, 32, 64), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    before = getter()
     try:
-        onednn.set_threads(1)
-        kernel = onednn.conv_weight_grad(*how)
-        onednn.set_threads(2)
-        expected = run(onednn.conv_weight_grad(*how), how[1], x, g)
-        np.testing.assert_allclose(run(kernel, how[1], x, g), expected, rtol=1e-4, atol=1e-4)
-        assert onednn.get_threads() == kernel.threads == 1
+        setter(3)
+        kernel = onednn.conv_forward(*how, threads=2)
+        run(kernel, (4, 28, 28, 64), np.zeros(how[0], np.float32), np.zeros(how[1], np.float32))
+        assert getter() == 3
     finally:
-        onednn.set_threads(before)
-    with pytest.raises(ValueError, match="at least 1"):
-        onednn.set_threads(0)
+        setter(before)
+
+
+def test_a_ticket_that_fails_tells_its_status():
+    called = []
+
+    def status(code, *_):
+        called.append(code)
+        return code
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4)(status)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    functions = [ctypes.cast(each, ctypes.c_void_p).value for each in binding.thread_functions()]
+
+    def tickets(*codes):
+        return [[(address, code, 0, 0, 0, checked) for code, checked in each] for each in codes]
+
+    well = shared.Phase(tickets([(0, 1), (5, 0)], [(0, 1)]), Share(2, 2), functions)
+    ill = shared.Phase(tickets([(0, 1)], [(7, 1), (8, 1)]), Share(2, 2), functions)
+    assert shared.play(well.steps) == 0
+    assert sorted(called) == [0, 0, 5]
+    for _ in range(2):
+        assert shared.play(ill.steps) == 7
+    assert 8 not in called  # a ticket ends where something fails
+    assert shared.play(well.steps) == 0
 
 
 def test_kernels_of_a_thread_share_scratch_memory_and_threads_do_not():

@@ -1,4 +1,4 @@
-"""oneDNN kernels against small float64 references: matrix products and normalisation."""
+"""oneDNN kernels against small float64 references: matrix products."""
 
 import itertools
 
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from futurex.kernels import onednn
+from futurex.kernels.onednn import gemm
 from futurex.kernels.onednn_backend import OneDNNBackend
 from futurex.ops import epilogue  # noqa: F401  (registers matmul_epilogue)
 from futurex.tree import Aval, apply, param
@@ -129,46 +130,47 @@ def test_matmul_refuses_what_it_cannot_mean():
     assert onednn.matmul((3,), (3, 5)) is None
 
 
-shapes = st.sampled_from([(1, 1), (4, 3), (32, 16), (2, 5, 8), (3, 4, 2, 20), (2, 3, 3, 3, 6), (6, 40, 64)])
-
-
-def norm_backward_reference(g, x, scale, mean, var, eps, axes):
-    """(dx, dscale, dshift) of scale * (x - mean) / sqrt(var + eps) + shift with mean and var over `axes`."""
-    normal = (x - mean) / np.sqrt(var + eps)
-    gs = g * scale
-    dx = (gs - gs.mean(axes, keepdims=True) - normal * (gs * normal).mean(axes, keepdims=True)) / np.sqrt(var + eps)
-    return dx, (g * normal).sum(axes), g.sum(axes)
-
-
-@pytest.mark.parametrize("kind", ["batch", "layer"])
 @quick
-@given(shapes, st.sampled_from([1e-5, 1e-3, 0.5]))
-def test_normalisation_matches_reference(kind, shape, eps):
-    rng = np.random.default_rng(2)
-    x, g = floats(rng, shape) + np.float32(0.5), floats(rng, shape)
-    scale, shift = floats(rng, shape[-1:]), floats(rng, shape[-1:])
-    others = tuple(range(len(shape) - 1))
-    axes = others if kind == "batch" else (len(shape) - 1,)
-    wide = x.astype(np.float64)
-    mean, var = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
-    statistics = (x.shape[-1:] if kind == "batch" else x.shape[:-1],) * 2
-    forward = {"batch": onednn.batch_norm_forward, "layer": onednn.layer_norm_forward}[kind](shape, eps)
-    y, got_mean, got_var = run(forward, [shape, *statistics], x, scale, shift)
-    np.testing.assert_allclose(got_mean, mean.reshape(statistics[0]), **close)
-    np.testing.assert_allclose(got_var, var.reshape(statistics[0]), **close)
-    np.testing.assert_allclose(y, scale * (wide - mean) / np.sqrt(var + eps) + shift, rtol=1e-4, atol=1e-4)
-    if kind == "layer":
-        return
-    backward = onednn.batch_norm_backward(shape, eps)
-    got = run(backward, [shape, shape[-1:], shape[-1:]], g, x, scale, got_mean, got_var)
-    if x.size == x.shape[-1]:
-        expected = (np.zeros(shape), np.zeros(shape[-1:]), g.sum(others))  # one value: the derivative is exactly zero
-    else:
-        expected = norm_backward_reference(g, wide, scale, mean, var, eps, others)
-    for each, wanted in zip(got, expected, strict=True):
-        np.testing.assert_allclose(each, wanted, rtol=1e-3, atol=1e-3)
+@given(
+    st.integers(0, 40), st.integers(1, 40), st.integers(1, 150), st.sampled_from([(), (1,), (2,), (5,), (3, 2)]),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()), st.integers(2, 17),
+)  # fmt: skip
+def test_products_in_parts_are_those_of_the_whole(rows, inner, columns, batch, how, threads):
+    turned_x, turned_y, bias = how
+    rng = np.random.default_rng(4)
+    x = floats(rng, (*batch, *((inner, rows) if turned_x else (rows, inner))))
+    y = floats(rng, (*batch, *((columns, inner) if turned_y else (inner, columns))))
+    b = [floats(rng, (columns,))] * bias
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm, "LEAST_SHARED", 0)
+        kernel = onednn.matmul(x.shape, y.shape, turned_x, turned_y, bias, threads=threads)
+    expected = np.matmul(*(each.swapaxes(-1, -2) if turned else each
+                           for each, turned in ((x, turned_x), (y, turned_y))))  # fmt: skip
+    [found] = run(kernel, [expected.shape], x, y, *b)
+    np.testing.assert_allclose(found, expected + (b[0] if bias else 0), rtol=1e-4, atol=1e-4)
 
 
-def test_empty_normalisation_is_left_to_the_caller():
-    for factory in (onednn.batch_norm_forward, onednn.batch_norm_backward, onednn.layer_norm_forward):
-        assert factory((0, 3, 4), 1e-5) is None
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_products_of_views_in_parts_are_those_of_the_whole(monkeypatch, threads):
+    monkeypatch.setattr(gemm, "LEAST_SHARED", 0)
+    rng = np.random.default_rng(5)
+    for x, y in (
+        (floats(rng, (4, 32, 3, 16)).transpose(0, 2, 1, 3), floats(rng, (4, 32, 3, 16)).transpose(0, 2, 3, 1)),
+        (floats(rng, (70, 40))[:, :33], floats(rng, (33, 300))[:, :200]),
+        (floats(rng, (70, 40))[:, :33], floats(rng, (300, 33)).T[:, :200]),
+    ):
+        strides = (tuple(step // 4 for step in each.strides) for each in (x, y))
+        (x_strides, y_strides), expected = strides, x @ y
+        kernel = onednn.matmul_of_views(x.shape, x_strides, y.shape, y_strides, threads=threads)
+        np.testing.assert_allclose(*run(kernel, [expected.shape], x, y), expected, rtol=1e-4, atol=1e-4)
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.sampled_from([(), (2,), (7,), (3, 2)]), st.integers(2, 40))
+def test_tiles_cover_a_result_once(rows, columns, batch, threads):
+    seen = np.zeros((*batch, rows, columns), np.int64)
+    tiles = gemm.tiles_of(seen.shape, threads)
+    for tile in tiles:
+        seen[tile] += 1
+    assert seen.min() == seen.max() == 1
+    if rows >= 16 * threads or columns >= 64 * threads or (batch and batch[0] >= threads):
+        assert len(tiles) >= threads

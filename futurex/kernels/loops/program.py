@@ -22,7 +22,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.region import slot_format
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static
 
@@ -68,7 +68,7 @@ class Program:
         self._open_rows = open_rows
         self.refilled = refilled
         parts = self.parts = split.parts if split is not None else 1
-        self.threads = min(threads, parts) if openmp() is not None else 1
+        self.threads = min(threads, parts) if may_share() else 1
         inputs, scalars = self._take(emitter, avals, owned, split)
         self._give(emitter, list(build(emitter, inputs)))
         self.interpreted = 0

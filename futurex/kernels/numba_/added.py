@@ -19,7 +19,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import VECTOR, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -53,7 +53,7 @@ def claim(node: Node, threads: int) -> Added | None:
     if value.size < LEAST_ELEMENTS or not base.size:
         return None
     blocks = outer > 1 or inner * node.dtype.itemsize <= _SHORT
-    text = _text(element, node.dtype.itemsize, kind.itemsize, blocks, inner > 1, openmp() is not None)
+    text = _text(element, node.dtype.itemsize, kind.itemsize, blocks, inner > 1, may_share())
     shared = outer if blocks else extent
     return Added(node, min(shared, threads_for(node, threads)), text, (shared, places.size, extent, inner))
 

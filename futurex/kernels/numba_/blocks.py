@@ -23,7 +23,7 @@ from futurex.kernels.numba_.region import analyse
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.vectors import DECLARATIONS, slot
 from futurex.kernels.steps import Bound, Row, Step, Workspace, copying
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 BLOCK_BYTES = 256 * 1024
@@ -63,7 +63,7 @@ class BlockKernel(ABC):
             raise ValueError(f"{node.op}: the region is not one loop over the rows")
         assert isinstance(node.aval, tuple)
         self.results = len(graph.outs)
-        self.threads = threads if openmp() is not None else 1
+        self.threads = threads if may_share() else 1
         arrays = (*node.aval, *(each.aval for each in node.inputs))
         self.checks = [(aval.shape, aval.dtype) for aval in arrays]
         self.share = Share.each(self.threads, sum(each.nbytes for each in arrays))
@@ -259,4 +259,4 @@ def finished(code: Code, numbers: Sequence[str], arrays: Sequence[str], declarat
     """The module of a kernel that is called with these numbers and arrays, and what :class:`BlockKernel` adds."""
     parameters = [("i64", name) for name in (*numbers, "slots", "region")]
     parameters += [("i64", f"{name}.held") for name in (*arrays, *_OWN)]
-    return module(parameters, code, openmp() is not None, [*DECLARATIONS, *declarations])
+    return module(parameters, code, may_share(), [*DECLARATIONS, *declarations])

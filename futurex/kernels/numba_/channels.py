@@ -16,7 +16,7 @@ from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.steps import Bound, Places, Step, Workspace
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 PARALLEL_BYTES = 256 * 1024
@@ -31,7 +31,7 @@ def threads_for(node: Node, threads: int) -> int:
     """How many of the threads a node is worth."""
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     moved = sum(aval.nbytes for aval in outs) + sum(each.aval.nbytes for each in node.inputs)
-    return threads if openmp() is not None and moved >= PARALLEL_BYTES else 1
+    return threads if may_share() and moved >= PARALLEL_BYTES else 1
 
 
 def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, int, int, int]:

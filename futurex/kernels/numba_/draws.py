@@ -23,7 +23,7 @@ from futurex.kernels.numba_.logarithms import log1p
 from futurex.kernels.numba_.places import InCode
 from futurex.kernels.numba_.real import DOUBLE, Real, narrow
 from futurex.kernels.numba_.trigonometry import cos
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.random import MULTIPLIERS, STREAMS, WEYL
 from futurex.tree.node import Node
 
@@ -43,7 +43,7 @@ def claim(node: Node, threads: int) -> Drawn | None:
     per_number = _NUMBERS.get((node.op, node.dtype.str))
     if not node.is_static or per_number is None or not node.size or (per_number == BLOCK and not has_fma()):
         return None
-    several = openmp() is not None
+    several = may_share()
     large = node.size * per_number * 4 >= channels.PARALLEL_BYTES
     return Drawn(node, threads if several and large else 1, _text(node.op, node.dtype.str, several), ())
 

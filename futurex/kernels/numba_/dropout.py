@@ -16,7 +16,7 @@ from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.draws import BLOCK, philox
 from futurex.kernels.steps import Bound, Step, Workspace
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 _BLOCKS = 8
@@ -32,7 +32,7 @@ def claim(node: Node, threads: int) -> Dropout | None:
     x = node.inputs[0]
     if not node.is_static or x.dtype not in TYPES or x.ndim < 1 or x.size < GROUP:
         return None
-    return Dropout(node, threads_for(node, threads), _text(x.dtype, openmp() is not None), ())
+    return Dropout(node, threads_for(node, threads), _text(x.dtype, may_share()), ())
 
 
 class Dropout(Written):

@@ -25,7 +25,7 @@ from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.crossings import blocks_of
 from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
 from futurex.kernels.steps import Step
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 _NEAR = 16 * 1024
@@ -61,7 +61,7 @@ class Moments(Written):
         self.own = self.room.nbytes
         near = max(_FEWEST, _NEAR // (columns * x.dtype.itemsize))
         geometry = (blocks, rows, columns, span, near, stride, address_of(self.room))
-        super().__init__(node, threads, _text(x.dtype, openmp() is not None), geometry)
+        super().__init__(node, threads, _text(x.dtype, may_share()), geometry)
         self.joining = compiled(_joining(x.dtype), wait=False)
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import Written, threads_for
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -45,7 +45,7 @@ def claim(node: Node, threads: int) -> Picked | None:
     axis = pattern.index(_PICKED)
     outer, extent, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
     signed = kind.kind == "i" or kind.itemsize == 8  # NumPy takes 64 bits for a signed number's
-    text = _text(word, kind.itemsize, signed, outer > 1, inner > 1, openmp() is not None)
+    text = _text(word, kind.itemsize, signed, outer > 1, inner > 1, may_share())
     shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
     return Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
 

@@ -18,7 +18,7 @@ import numpy as np
 from futurex.kernels.numba_.channels import TASKS, TYPES, VECTOR, Writer, Written, splat, tasks, threads_for
 from futurex.kernels.numba_.code import module
 from futurex.kernels.numba_.compiler import has_masks
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.pool import place_dtype
 from futurex.ops.window import Sizes
 from futurex.tree.node import Node
@@ -52,7 +52,7 @@ def claim(node: Node, threads: int) -> Written | None:
         *_three(window, 1), *_three(node.attrs["stride"], 1), *_three([low for low, _ in node.attrs["padding"]], 0),
     )  # fmt: skip
     number = f"i{8 * place_dtype(window).itemsize}"
-    text = _text(node.op, source.dtype, number, openmp() is not None, spread and _lie_apart(node))
+    text = _text(node.op, source.dtype, number, may_share(), spread and _lie_apart(node))
     return Written(node, threads, text, geometry)
 
 

@@ -21,7 +21,7 @@ from futurex.kernels.numba_.staggered import Staggered
 from futurex.kernels.numba_.staggered import suits as staggers
 from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.fusion import function_of
 from futurex.ops.strides import LEAST_ROW, Lie, dense_axes, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import Level
@@ -67,7 +67,7 @@ def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     sources = {source.inputs[0] if step_of(source) else source for source in node.inputs}  # views overlap
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
-    threads = min(threads, pieces) if openmp() is not None and moved >= PARALLEL_BYTES else 1
+    threads = min(threads, pieces) if may_share() and moved >= PARALLEL_BYTES else 1
     functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
     return Share.of(threads, moved + _FUNCTION * sum(each.aval.nbytes for each in functions), pieces)
 
@@ -115,9 +115,9 @@ def elementwise(
     pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
         layout.extents, region.arrays, steps, gaps | lies | result, region.scalars,
-        lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None, written)
+        lambda aliases: row_blocks.emit(region, layout, aliases, may_share(), written)
         if blocks
-        else emit(region, layout, aliases, openmp() is not None, written, across, columns),
+        else emit(region, layout, aliases, may_share(), written, across, columns),
         _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not (region.guarded or columns),  # whose operands must outlive the loop
         guarded=region.guarded,
@@ -174,7 +174,7 @@ def reducing(node: Node, threads: int) -> Program:
             kernel = Rows(sweep, whole, aside, distant)
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
-    text = kernel.text(threaded=openmp() is not None)
+    text = kernel.text(threaded=may_share())
     return Program(
         numbers, sweep.arrays, (), {}, sweep.scalars, lambda aliases: text, _share(node, threads, numbers[0]), scratch,
         sweep.approximate, inplace=False, guarded=sweep.guarded,

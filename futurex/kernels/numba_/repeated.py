@@ -11,7 +11,7 @@ import math
 
 from futurex.kernels.numba_.channels import VECTOR, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -29,7 +29,7 @@ def claim(node: Node, threads: int) -> Written | None:
     (source,), axis = node.inputs, node.attrs["axis"]
     blocks, width = math.prod(source.shape[: axis + 1]), node.dtype.itemsize
     bytes_ = math.prod(source.shape[axis + 1 :]) * width
-    threads, threaded = threads_for(node, threads), openmp() is not None
+    threads, threaded = threads_for(node, threads), may_share()
     if bytes_ in (1, 2, 4, 8) and times <= _MOST:
         lanes = VECTOR // bytes_
         vectors = -(-blocks // lanes)

@@ -21,7 +21,7 @@ from futurex.kernels.numba_ import compiler, nearest, pairwise, past
 from futurex.kernels.numba_.channels import VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.squares import turned
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
@@ -80,7 +80,7 @@ def claim(node: Node, threads: int) -> Written | None:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    short, threaded = count if abreast else 0, openmp() is not None
+    short, threaded = count if abreast else 0, may_share()
     text = _text(what, held, source.dtype, inner == 1, chains, register, short, aside, threaded)
     return Written(node, min(threads, geometry[0]), text, geometry)
 

@@ -24,7 +24,7 @@ from futurex.kernels.numba_.channels import Written
 from futurex.kernels.numba_.code import module
 from futurex.kernels.numba_.searching import ABREAST, DECLARED, HELD, TABLES, Searching
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.library import Hole
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -120,7 +120,7 @@ class _Search(Written, abc.ABC):
         self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool
     ) -> None:  # fmt: skip
         moved = count * (QUICK if quick else SLOW)
-        super().__init__(node, threads if openmp() is not None and moved >= SHARED else 1, text, (count,))
+        super().__init__(node, threads if may_share() and moved >= SHARED else 1, text, (count,))
         self.count, self.asked = count, asked
         self.share = Share.of(self.threads, moved, count)
         self.checks = self.checks[: len(self.checks) - len(node.inputs[3:])]
@@ -197,7 +197,7 @@ def _claim_places(
     if dtype not in HELD:
         return None
     short = _is_short(entries, dtype)
-    text = _places_text(dtype, keys.dtype, left, short, openmp() is not None)
+    text = _places_text(dtype, keys.dtype, left, short, may_share())
     return _Places(node, threads, text, keys.size, asked, short, names, dtype, left)
 
 
@@ -261,7 +261,7 @@ def _claim_lines(node: Node, threads: int) -> Written | None:
     if not 2 <= xs.size <= LARGEST_TABLE * x.size:
         return None
     short = _is_short(xs, _FLOAT)
-    return _Lines(node, threads, _lines_text(x.dtype, short, openmp() is not None), x.size, {}, short)
+    return _Lines(node, threads, _lines_text(x.dtype, short, may_share()), x.size, {}, short)
 
 
 class _Lines(_Search):
@@ -370,7 +370,7 @@ def _claim_histogram(node: Node, threads: int) -> Written | None:
     if dtype not in HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
         return None
     short = _is_short(edges, dtype)
-    text = _between_text(dtype, a.dtype, short, openmp() is not None)
+    text = _between_text(dtype, a.dtype, short, may_share())
     return _Between(node, threads, text, a.size, asked, short, edges.size + 1, dtype)
 
 
@@ -443,7 +443,7 @@ class _Equal(_Counts):
         zero = a.dtype.type(0)
         first, last = asked["range"] or (zero, zero)
         self.dtype, self.wide = _quotients(first, last, a.dtype)
-        text = _equal_text(self.dtype, self.wide, a.dtype, openmp() is not None)
+        text = _equal_text(self.dtype, self.wide, a.dtype, may_share())
         super().__init__(node, threads, text, a.size, asked, True, asked["bins"] + 1)
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:

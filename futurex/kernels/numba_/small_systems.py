@@ -20,7 +20,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import Written, threads_for
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.compiler import has_fma
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 LARGEST, _WIDEST = 6, 16
@@ -51,7 +51,7 @@ def claim(node: Node, threads: int) -> Systems | None:
         step = rows * sides
     if rows + sides > _WIDEST or (node.op == "solve" and not sides):
         return None
-    text = _text(element, rows, sides, node.op, openmp() is not None)
+    text = _text(element, rows, sides, node.op, may_share())
     return Systems(node, min(count, threads_for(node, threads)), text, (count, step))
 
 

@@ -20,7 +20,7 @@ from futurex.kernels.numba_.linear import Map, Program, Term, negative
 from futurex.kernels.numba_.pairwise import LINE, PREFETCH, prefetch
 from futurex.kernels.numba_.scalar import memory_type, operate, register_type
 from futurex.kernels.numba_.wide import Wide
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.spectra import period_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -43,7 +43,7 @@ def claim(node: Node, threads: int) -> Written | None:
     if columns < LANES or any(each.dtype != _SINGLE or steps_of(each) > LONGEST for each in maps):
         return None
     writer = _Writer(graph, columns)
-    text = writer.text(openmp() is not None)
+    text = writer.text(may_share())
     return Written(node, threads_for(node, threads), text, (-(-columns // writer.width), columns, *writer.periods))
 
 

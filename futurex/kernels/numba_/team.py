@@ -5,8 +5,8 @@ moment after they had some, and then sleep. A sleeping helper takes 50 to 100 µ
 kernel takes; meanwhile the others go on, and if nothing is left when it comes, nobody has waited for it. What a ticket
 computes does not depend on who takes it.
 
-OpenMP's regions wait for all threads. They are used where a library's primitives, which bring their own, run between
-generated kernels, because two teams would wake in turns (:func:`~futurex.kernels.threads.take_team`).
+Regions of OpenMP's wait for all threads. Nothing here uses them: primitives of the kernel library, too, are tickets
+(:mod:`futurex.kernels.onednn.shared`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 from futurex.kernels.addresses import address_of_function
 from futurex.kernels.numba_.tickets import CALLER, FUNCTIONS, HELP, HELPER, HELPERS, LINE, LOOKS, OFFERS, RUN, SETTINGS
 from futurex.kernels.steps import Step
-from futurex.kernels.threads import LIBRARY_RUNS, openmp
 
 MOST = 64
 """Threads of a team."""
@@ -104,24 +103,21 @@ class _Team:
     @property
     def passed(self) -> int:
         """Brief calls that have let helpers sleep since one woke some."""
-        return int(self._words[SETTINGS + 3])
+        return int(self._words[SETTINGS + 2])
 
     def _clear(self) -> None:
         """A team without helpers."""
-        library, parallel, words = ctypes.CDLL(None), openmp(), self._words
-        assert parallel is not None
-        names = parallel.GOMP_parallel, parallel.omp_get_thread_num
-        functions = [library.sem_post, library.sem_wait, library.sched_yield, *names, library.clock_gettime]
+        library, words = ctypes.CDLL(None), self._words
+        functions = [library.sem_post, library.sem_wait, library.sched_yield, library.clock_gettime]
         words[:] = 0
         words[FUNCTIONS : FUNCTIONS + len(functions)] = [address_of_function(each) for each in functions]
         library.sem_init(ctypes.c_void_p(self.address + 8 * CALLER), 0, 0)
-        words[SETTINGS] = ctypes.addressof(LIBRARY_RUNS)
-        words[SETTINGS + 2] = LOOKS + OFFERS
+        words[SETTINGS + 1] = LOOKS + OFFERS
         self._threads = []
 
     def _dismiss(self) -> None:
         """Send the helpers away, before the process takes apart what they run."""
-        self._words[SETTINGS + 2] = 0
+        self._words[SETTINGS + 1] = 0
         for k in range(len(self._threads)):
             self._words[HELPERS + k * HELPER] = 0
             ctypes.CDLL(None).sem_post(self._signal(k))
@@ -157,7 +153,7 @@ class _Team:
                 except RuntimeError:  # the system, or a process that ends, allows no more
                     return
                 self._threads.append(helper)
-                self._words[SETTINGS + 1] = len(self._threads)
+                self._words[SETTINGS] = len(self._threads)
 
     def forget(self) -> None:
         """A process that has forked has none of its parent's threads."""

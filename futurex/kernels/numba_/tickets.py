@@ -37,7 +37,7 @@ _DECLARED, _PAUSE = (f"declare {_HINT[0]}", f"call {_HINT[1]}") if _HINT else ("
 _OFFER = f"""
 define internal void @offer(ptr %team) noinline {{
 entry:
-  %crowd.at = getelementptr i64, ptr %team, i64 {SETTINGS + 4}
+  %crowd.at = getelementptr i64, ptr %team, i64 {SETTINGS + 3}
   %crowd = load atomic i64, ptr %crowd.at monotonic, align 8
   %crowded = icmp ne i64 %crowd, 0
   br i1 %crowded, label %keep, label %give
@@ -61,7 +61,7 @@ leave:
 }}
 define internal i64 @nanoseconds(ptr %team) noinline {{
   %time = alloca [2 x i64]
-  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 5}
+  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 3}
   %clock = load ptr, ptr %clock.at
   %asked = call i32 %clock(i32 1, ptr %time)
   %more.at = getelementptr i64, ptr %time, i64 1
@@ -72,7 +72,7 @@ define internal i64 @nanoseconds(ptr %team) noinline {{
   ret i64 %all
 }}
 define internal i64 @patience(ptr %team, i64 %most) {{
-  %crowd.at = getelementptr i64, ptr %team, i64 {SETTINGS + 4}
+  %crowd.at = getelementptr i64, ptr %team, i64 {SETTINGS + 3}
   %crowd = load atomic i64, ptr %crowd.at monotonic, align 8
   %crowded = icmp ne i64 %crowd, 0
   %fewer = sub i64 %crowd, 1
@@ -102,78 +102,18 @@ offer:
 """
 
 
-# The caller: with a kernel's code and block, and a share's word. Where a library runs in turns, OpenMP's threads take
-# the tickets, from either end: they come at different times, and one may be slower than the other.
-RUN = f"""{_DECLARED}{_OFFER}define internal void @apart(ptr %record) {{
+# The caller: with a kernel's code and block, and a share's word.
+RUN = f"""{_DECLARED}{_OFFER}define void @region(ptr %function, ptr %block, i64 %how, ptr %team) {{
 entry:
-  %block.at = getelementptr i64, ptr %record, i64 1
-  %number.at = getelementptr i64, ptr %record, i64 2
-  %tickets.at = getelementptr i64, ptr %record, i64 3
-  %state = getelementptr i64, ptr %record, i64 4
-  %function = load ptr, ptr %record
-  %block = load ptr, ptr %block.at
-  %number.of = load ptr, ptr %number.at
-  %tickets = load i64, ptr %tickets.at
-  %number = call i32 %number.of()
-  %odd = and i32 %number, 1
-  %from.end = icmp ne i32 %odd, 0
-  %step = select i1 %from.end, i64 -65536, i64 1
-  br label %look
-look:
-  %now = load atomic i64, ptr %state monotonic, align 8
-  %next = and i64 %now, 65535
-  %end = lshr i64 %now, 16
-  %left = icmp ult i64 %next, %end
-  br i1 %left, label %take, label %leave
-take:
-  %now.next = add i64 %now, %step
-  %claimed = cmpxchg ptr %state, i64 %now, i64 %now.next monotonic monotonic
-  %is.claimed = extractvalue {{ i64, i1 }} %claimed, 1
-  br i1 %is.claimed, label %taken, label %look
-taken:
-  %last = sub i64 %end, 1
-  %ticket = select i1 %from.end, i64 %last, i64 %next
-  call void %function(ptr %block, i64 %ticket, i64 %tickets)
-  br label %look
-leave:
-  ret void
-}}
-define void @region(ptr %function, ptr %block, i64 %how, ptr %team) {{
-entry:
-  %record = alloca [5 x i64]
   %threads = and i64 %how, 65535
   %upper = lshr i64 %how, 16
   %tickets = and i64 %upper, 65535
   %brief = icmp uge i64 %how, 4294967296
-  %mode.is = getelementptr i64, ptr %team, i64 {SETTINGS}
-  %mode.at = load ptr, ptr %mode.is
-  %mode = load atomic i64, ptr %mode.at monotonic, align 8
-  %shared = icmp ne i64 %mode, 0
-  br i1 %shared, label %library, label %enter
-library:
-  %second = getelementptr i64, ptr %record, i64 1
-  %third = getelementptr i64, ptr %record, i64 2
-  %fourth = getelementptr i64, ptr %record, i64 3
-  %fifth = getelementptr i64, ptr %record, i64 4
-  %number.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 4}
-  %number = load i64, ptr %number.at
-  %all.tickets = shl i64 %tickets, 16
-  store ptr %function, ptr %record
-  store ptr %block, ptr %second
-  store i64 %number, ptr %third
-  store i64 %tickets, ptr %fourth
-  store i64 %all.tickets, ptr %fifth
-  %parallel.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 3}
-  %parallel = load ptr, ptr %parallel.at
-  %threads32 = trunc i64 %threads to i32
-  call void %parallel(ptr @apart, ptr %record, i32 %threads32, i32 0)
-  ret void
-enter:
   %entered = cmpxchg ptr %team, i64 0, i64 1 acquire monotonic
   %mine = extractvalue {{ i64, i1 }} %entered, 1
   br i1 %mine, label %begin, label %alone
 alone:
-  %t = phi i64 [ 0, %enter ], [ %t.next, %alone ]
+  %t = phi i64 [ 0, %entry ], [ %t.next, %alone ]
   call void %function(ptr %block, i64 %t, i64 %tickets)
   %t.next = add i64 %t, 1
   %t.more = icmp ult i64 %t.next, %tickets
@@ -199,9 +139,9 @@ begin:
   %call.tickets = or i64 %next.call, %tickets.high
   %first = or i64 %call.tickets, 1
   store atomic i64 %first, ptr %state seq_cst, align 8
-  %helpers.at = getelementptr i64, ptr %team, i64 {SETTINGS + 1}
+  %helpers.at = getelementptr i64, ptr %team, i64 {SETTINGS}
   %there = load atomic i64, ptr %helpers.at monotonic, align 8
-  %passed.at = getelementptr i64, ptr %team, i64 {SETTINGS + 3}
+  %passed.at = getelementptr i64, ptr %team, i64 {SETTINGS + 2}
   %passed = load atomic i64, ptr %passed.at monotonic, align 8
   %few = icmp ult i64 %passed, {LONE}
   %let.sleep = and i1 %brief, %few
@@ -315,7 +255,7 @@ entry:
   %asleep.at = getelementptr i64, ptr %team, i64 %k.place
   %signal.at = getelementptr i64, ptr %asleep.at, i64 {LINE}
   %more.at = getelementptr i64, ptr %asleep.at, i64 1
-  %patience.at = getelementptr i64, ptr %team, i64 {SETTINGS + 2}
+  %patience.at = getelementptr i64, ptr %team, i64 {SETTINGS + 1}
   %odd = and i64 %k, 1
   %from.end = icmp eq i64 %odd, 0
   %step = select i1 %from.end, i64 -65536, i64 1

@@ -21,7 +21,7 @@ from futurex.kernels.numba_.program import Program
 from futurex.kernels.numba_.region import Region, analyse
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.vectors import LANES, VECTOR
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.low_rank import NONE
 from futurex.tree.node import Node
 
@@ -47,12 +47,12 @@ def updating(node: Node, threads: int) -> Program:
         raise ValueError(f"{node.op}: sums in several parts")
     if not panels.reads(x.shape[1], True):
         raise ValueError(f"{node.op}: fewer rows than a register holds")
-    threads = threads if openmp() is not None else 1
+    threads = threads if may_share() else 1
     numbers = panels.numbers(sizes, form, count, threads, Steps(x.shape[1]), Steps(columns), Steps(columns))
     return Program(
         numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (), {},
         tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),
-        lambda aliases: _Writer(form, openmp() is not None, region, layout, aliases).text(),
+        lambda aliases: _Writer(form, may_share(), region, layout, aliases).text(),
         panels.share_of(sizes, form.unit, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ import numpy as np
 from futurex.kernels.numba_.channels import TASKS, TYPES, VECTOR, Writer, Written, splat, tasks, threads_for
 from futurex.kernels.numba_.code import module
 from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.ops.tiles import Matrix
 from futurex.tree.node import Node
 
@@ -43,7 +43,7 @@ def claim(node: Node, threads: int) -> Written | None:
     )  # fmt: skip
     covers = all(count * attrs["hop"] >= size for count, size in zip(attrs["tiles"], image.shape[1:3], strict=True))
     exact = covers and attrs["hop"] == len(attrs["matrix"][0]) and not any(attrs["low"])
-    text = _text(node.dtype, attrs["matrix"], assemble, not exact, openmp() is not None)
+    text = _text(node.dtype, attrs["matrix"], assemble, not exact, may_share())
     return Written(node, threads, text, geometry)
 
 

@@ -14,7 +14,7 @@ import math
 from futurex.kernels.numba_.channels import Written
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.compiler import has_scale
-from futurex.kernels.threads import openmp
+from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
 _LEAST, _PARALLEL = 1 << 15, 1 << 18
@@ -40,8 +40,8 @@ def claim(node: Node, threads: int) -> Written | None:
     tall = min(_ROWS, rows)
     groups = -(-rows // tall)
     steps = (rows * inner if stacks[0] > 1 else 0, inner * columns if stacks[1] > 1 else 0)
-    text = _text(8 * node.dtype.itemsize, node.dtype.kind == "b", tall, lanes, vectors, openmp() is not None)
-    threads = threads if openmp() is not None and count * rows * inner * columns >= _PARALLEL else 1
+    text = _text(8 * node.dtype.itemsize, node.dtype.kind == "b", tall, lanes, vectors, may_share())
+    threads = threads if may_share() and count * rows * inner * columns >= _PARALLEL else 1
     return Written(node, threads, text, (count * groups, rows, inner, columns, groups, *steps))
 
 

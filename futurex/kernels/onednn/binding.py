@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels import threads
 from futurex.kernels.addresses import address_of
 
 Handle = ctypes.c_void_p
@@ -240,7 +239,6 @@ def _declare(library: ctypes.CDLL) -> None:
 @functools.cache
 def _find() -> tuple[ctypes.CDLL | None, str]:
     """The loaded library and its path, or None and the reason."""
-    threads.configure()
     reasons = []
     for path in _candidates():
         try:
@@ -354,47 +352,32 @@ def per_thread() -> _PerThread:
     return _PerThread()
 
 
-def _sequential(_: int) -> None:
-    """Thread counts mean nothing to a sequential build."""
+def _one(_: int = 0) -> int:
+    """What a sequential build answers, which has one thread."""
+    return 1
 
 
 @functools.cache
-def thread_setter() -> Any:
-    """A function of one int that sets how many OpenMP threads the *calling* thread's kernels use."""
+def thread_functions() -> tuple[Any, Any]:
+    """OpenMP's functions that set and tell how many threads the *calling* thread's primitives are made for, and run
+    on."""
+    library = load()
     try:
-        function = load().omp_set_num_threads
+        setter, getter = library.omp_set_num_threads, library.omp_get_max_threads
     except AttributeError:
-        return _sequential
-    function.argtypes, function.restype = [ctypes.c_int], None
-    return function
-
-
-def set_threads(count: int) -> None:
-    """Use `count` OpenMP threads for what the calling thread builds from now on; ValueError below 1.
-
-    OpenMP keeps this number per calling thread, so every thread that builds kernels sets its own.
-
-    >>> set_threads(1)
-    """
-    if count < 1:
-        raise ValueError(f"set_threads: count must be at least 1, got {count}")
-    thread_setter()(count)
+        return ctypes.CFUNCTYPE(None, ctypes.c_int)(_one), ctypes.CFUNCTYPE(ctypes.c_int)(_one)
+    setter.argtypes, setter.restype = [ctypes.c_int], None
+    getter.restype = ctypes.c_int
+    return setter, getter
 
 
 @contextmanager
-def one_thread() -> Iterator[int]:
-    """Primitives that the calling thread makes in the block are for one thread; it gets how many it used before."""
-    before = get_threads()
-    set_threads(1)
+def one_thread() -> Iterator[None]:
+    """Primitives that the calling thread makes in the block are for one thread each."""
+    setter, getter = thread_functions()
+    before = getter()
+    setter(1)
     try:
-        yield before
+        yield
     finally:
-        set_threads(before)
-
-
-def get_threads() -> int:
-    """How many OpenMP threads the calling thread uses for oneDNN."""
-    try:
-        return int(load().omp_get_max_threads())
-    except AttributeError:
-        return 1
+        setter(before)

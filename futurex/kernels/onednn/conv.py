@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from futurex.kernels.numba_.team import BRIEF_PRODUCT
-from futurex.kernels.onednn import binding, shared
-from futurex.kernels.onednn.binding import Handle, OneDNNError, Owned, Unimplemented
+from futurex.kernels.onednn.binding import Handle, OneDNNError, Owned
 from futurex.kernels.onednn.geometry import Geometry, Slice, by_images, input_slices, slices
 from futurex.kernels.onednn.primitive import (
     ARG_BIAS,
@@ -43,6 +42,8 @@ def conv_forward(
     dilation: Shape,
     groups: int = 1,
     bias: bool = False,
+    *,
+    threads: int = 1,
 ) -> Kernel | None:
     """A kernel(y, x, w[, b]) for y = conv(x, w) + b; None where oneDNN cannot do it.
 
@@ -58,7 +59,7 @@ def conv_forward(
         return zero_kernel([geometry.y_shape], inputs)
 
     def build(parts: Sequence[Slice], threads: int) -> Kernel:
-        program = Program([geometry.y_shape], inputs, shared=threads, brief=_is_brief(geometry))
+        program = Program([geometry.y_shape], inputs, threads, brief=_is_brief(geometry))
         made = _Made(lambda each, weights: each.forward(bias, weights))
         first = made.of(parts[0].geometry)
         weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
@@ -74,12 +75,13 @@ def conv_forward(
             program.add(made.of(each.geometry, weights.description), {**operands, **added})
         return program.finish()
 
-    return _in_slices(geometry, slices, build)
+    return _in_slices(geometry, threads, slices, build)
 
 
 def conv_input_grad(
-    x_shape: Shape, w_shape: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int = 1
-) -> Kernel | None:
+    x_shape: Shape, w_shape: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int = 1, *,
+    threads: int = 1,
+) -> Kernel | None:  # fmt: skip
     """A kernel(dx, g, w) for the gradient of conv with respect to x; None where oneDNN cannot do it.
 
     g (N, *S', Cout) is the gradient of the result, dx has `x_shape`; all float32.
@@ -91,7 +93,7 @@ def conv_input_grad(
         return zero_kernel([x_shape], [geometry.y_shape, w_shape])
 
     def build(parts: Sequence[Slice], threads: int) -> Kernel:
-        program = Program([x_shape], [geometry.y_shape, w_shape], shared=threads, brief=_is_brief(geometry))
+        program = Program([x_shape], [geometry.y_shape, w_shape], threads, brief=_is_brief(geometry))
         made = _Made(lambda each, weights: each.input_grad(weights))
         first = made.of(parts[0].geometry)
         weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
@@ -106,12 +108,13 @@ def conv_input_grad(
             program.add(made.of(each.geometry, weights.description), operands)
         return program.finish()
 
-    return _in_slices(geometry, input_slices, build)
+    return _in_slices(geometry, threads, input_slices, build)
 
 
 def conv_weight_grad(
-    x_shape: Shape, w_shape: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int = 1
-) -> Kernel | None:
+    x_shape: Shape, w_shape: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int = 1, *,
+    threads: int = 1,
+) -> Kernel | None:  # fmt: skip
     """A kernel(dw, x, g) for the gradient of conv with respect to w; None where oneDNN cannot do it.
 
     g (N, *S', Cout) is the gradient of the result, dw has `w_shape`; all float32. An empty batch gives zeros.
@@ -123,7 +126,7 @@ def conv_weight_grad(
         return zero_kernel([w_shape], [x_shape, geometry.y_shape])
 
     def build(parts: Sequence[Slice], threads: int) -> Kernel:
-        program = Program([w_shape], [x_shape, geometry.y_shape], shared=threads, brief=_is_brief(geometry))
+        program = Program([w_shape], [x_shape, geometry.y_shape], threads, brief=_is_brief(geometry))
         made = _Made(lambda each, weights: each.weight_grad(weights))
         first = made.of(parts[0].geometry)
         result = program.public(0, geometry.weights(plain=True))
@@ -146,7 +149,7 @@ def conv_weight_grad(
             program.reorder(source, target)
         return program.finish()
 
-    return _in_slices(geometry, lambda geometry, threads: _sums(geometry, threads), build)
+    return _in_slices(geometry, threads, _sums, build)
 
 
 def _sums(geometry: Geometry, threads: int) -> list[Slice]:
@@ -174,37 +177,26 @@ class _Made:
 
 def _in_slices(
     geometry: Geometry,
+    threads: int,
     cut_up: Callable[[Geometry, int], list[Slice]],
     build: Callable[[Sequence[Slice], int], Kernel],
 ) -> Kernel | None:
-    """The kernel that is built of slices, for as many threads as the calling thread uses; of one, where that is small,
-    or cannot be cut. None where oneDNN is missing or cannot do it."""
+    """The kernel that is built of slices; whole, for one thread, where that is small or cannot be cut.
 
-    def of_one() -> Kernel:
-        return build([Slice(geometry, 0, 0)], 0)
-
-    if not binding.available():
-        return None
-    threads = binding.get_threads()
-    if threads == 1 or not shared.is_possible():
-        return unless_unsupported(of_one)
-    with binding.one_thread():
-        if geometry.products < _LEAST:
-            return unless_unsupported(of_one)
-        parts = cut_up(geometry, threads)
-        if len(parts) > 1:
-            try:
-                return build(parts, threads)
-            except Unimplemented:
-                pass
-    return unless_unsupported(of_one)
+    None where oneDNN is missing or cannot do it.
+    """
+    if threads > 1 and geometry.products >= _LEAST and len(parts := cut_up(geometry, threads)) > 1:
+        kernel = unless_unsupported(lambda: build(parts, threads))
+        if kernel is not None:
+            return kernel
+    return unless_unsupported(lambda: build([Slice(geometry, 0, 0)], 1))
 
 
 def _pieces(program: Program, geometry: Geometry, operands: Sequence[Operand]) -> list[list[Operand]]:
     """Weights cut by output channels, for threads to bring them in order; all of them, where that is little work."""
     shape = geometry.logical
     blocks = -(-shape[0] // _BLOCK)
-    if program.shared and blocks > 1 and math.prod(shape) >= _LEAST_PIECE:
+    if program.threads > 1 and blocks > 1 and math.prod(shape) >= _LEAST_PIECE:
         places = [(_BLOCK * begin, min(_BLOCK * end, shape[0])) for begin, end in cut(blocks, program.threads)]
         try:
             return [[program.part(each, shape, *place) for each in operands] for place in places]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from futurex.kernels.numba_.team import BRIEF_PRODUCT
-from futurex.kernels.onednn import binding, shared
+from futurex.kernels.onednn import binding
 from futurex.kernels.onednn.binding import Owned
 from futurex.kernels.onednn.primitive import (
     ARG_BIAS,
@@ -151,6 +151,8 @@ def matmul(
     transpose_x: bool = False,
     transpose_y: bool = False,
     bias: bool = False,
+    *,
+    threads: int = 1,
 ) -> Kernel | None:
     """A kernel(out, x, y[, b]) for x @ y + b; None where not for oneDNN.
 
@@ -169,18 +171,18 @@ def matmul(
         return None
     flat = product.flattened()
     if flat.batch or bias:
-        return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias))
+        return _primitive_kernel(product, flat, inputs, bias, threads)
     if math.prod(flat.sizes) <= _SMALL:
         return _numpy_kernel(product, inputs)
     if flat.sizes[0] >= _FEW_ROWS:
-        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias))
+        kernel = _primitive_kernel(product, flat, inputs, bias, threads)
         if kernel is not None and kernel.implementations[0].startswith(_MICROKERNEL):  # type: ignore[attr-defined]
             return kernel
-    return _gemm_kernel(product, flat, inputs)
+    return _gemm_kernel(product, flat, inputs, threads)
 
 
 def matmul_of_views(
-    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape, bias: bool = False
+    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape, bias: bool = False, *, threads: int = 1
 ) -> Kernel | None:
     """A kernel(out, x, y[, b]) for x @ y + b of operands that lie in memory in any way; None where not.
 
@@ -197,12 +199,11 @@ def matmul_of_views(
         return None
     inputs = [x_shape, y_shape, *([(product.sizes[2],)] if bias else [])]
 
-    def build() -> Kernel:
-        rank = len(product.out_shape)
-        views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
-        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, _ALIGNED)
-
-    kernel = unless_unsupported(build)
+    if not binding.available():
+        return None
+    rank = len(product.out_shape)
+    views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
+    kernel = _compiled(product.out_shape, inputs, product.out_shape, views, bias, threads, _ALIGNED)
     if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
         return None
     return _OfViews(kernel, tuple(tuple(4 * step for step in strides) for strides in (x_strides, y_strides)))
@@ -255,13 +256,13 @@ def _numpy_kernel(product: _Product, inputs: list[Shape]) -> Kernel:
     return kernel
 
 
-def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape]) -> Kernel:
+def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape], threads: int) -> Kernel | None:
     rows, inner, columns = flat.sizes
     letters = [ord("T" if turned else "N") for turned in (flat.transpose_x, flat.transpose_y)]
     x_row, y_row = flat.x_shape[-1], flat.y_shape[-1]
 
     def build(tiles: Sequence[Tile], threads: int) -> Kernel:
-        program = Program([product.out_shape], inputs, shared=threads, brief=_is_brief(flat))
+        program = Program([product.out_shape], inputs, threads, brief=_is_brief(flat))
         for above, beside in tiles:
             program.ticket()
             sizes = above.stop - above.start, beside.stop - beside.start, inner
@@ -272,28 +273,22 @@ def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape]) -> Kern
             program.multiply((*letters, *sizes, x_row, y_row, columns), places)
         return program.finish()
 
-    return _in_tiles((rows, columns), rows * inner * columns, build)
+    return _in_tiles((rows, columns), rows * inner * columns, threads, build)
 
 
 def _is_brief(product: _Product) -> bool:
     return math.prod(product.out_shape) * product.sizes[1] < BRIEF_PRODUCT
 
 
-def _in_tiles(shape: Shape, products: int, build: Callable[[Sequence[Tile], int], Kernel]) -> Kernel:
-    """The kernel that is built of tiles, for as many threads as the calling thread uses; of one, where that is small or
-    cannot be cut."""
-    whole = [tuple(slice(0, extent) for extent in shape)]
-    threads = binding.get_threads()
-    if threads > 1 and shared.is_possible():
-        with binding.one_thread():
-            if products < LEAST_SHARED:
-                return build(whole, 0)
-            tiles = tiles_of(shape, threads)
-            if len(tiles) > 1:
-                kernel = unless_unsupported(lambda: build(tiles, threads))
-                if kernel is not None and "ref" not in kernel.implementations[0]:  # type: ignore[attr-defined]
-                    return kernel
-    return build(whole, 0)
+def _in_tiles(
+    shape: Shape, products: int, threads: int, build: Callable[[Sequence[Tile], int], Kernel]
+) -> Kernel | None:
+    """The kernel that is built of tiles; whole, for one thread, where that is small or cannot be cut."""
+    tiles = tiles_of(shape, threads) if threads > 1 and products >= LEAST_SHARED else []
+    kernel = unless_unsupported(lambda: build(tiles, threads)) if len(tiles) > 1 else None
+    if kernel is not None and "ref" not in kernel.implementations[0]:  # type: ignore[attr-defined]
+        return kernel
+    return unless_unsupported(lambda: build([tuple(map(_all_of, shape))], 1))
 
 
 def _matrix(shape: Shape, transposed: bool, rank: int) -> Laid:
@@ -306,21 +301,22 @@ def _matrix(shape: Shape, transposed: bool, rank: int) -> Laid:
 
 
 def _primitive_kernel(
-    product: _Product, flat: _Product, inputs: list[Shape], bias: bool
-) -> Kernel:
+    product: _Product, flat: _Product, inputs: list[Shape], bias: bool, threads: int
+) -> Kernel | None:
     rank = len(flat.out_shape)
     views = [_matrix(flat.x_shape, flat.transpose_x, rank), _matrix(flat.y_shape, flat.transpose_y, rank)]
-    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias)
+    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias, threads)
 
 
 def _compiled(
-    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Laid], bias: bool, readable: int | None = None
-) -> Kernel:
+    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Laid], bias: bool, threads: int,
+    readable: int | None = None,
+) -> Kernel | None:  # fmt: skip
     """The primitive for a result of `out_shape`, `shape` to oneDNN; `readable`: flags that inputs must have."""
     products = math.prod(shape) * views[0].shape[-1]
 
     def build(tiles: Sequence[Tile], threads: int) -> Kernel:
-        program = Program([out_shape], inputs, shared=threads, brief=products < BRIEF_PRODUCT)
+        program = Program([out_shape], inputs, threads, brief=products < BRIEF_PRODUCT)
         if readable is not None:
             program.checks = (program.checks[0], *((each, readable) for each, _ in program.checks[1:]))
         result = Laid(shape, contiguous_strides(shape))
@@ -340,4 +336,4 @@ def _compiled(
             program.add(primitive_description("matmul", *described[:2], added, described[2], attributes()), operands)
         return program.finish()
 
-    return _in_tiles(shape, products, build)
+    return _in_tiles(shape, products, threads, build)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from futurex.kernels.numba_.team import BRIEF_BYTES
 from futurex.kernels.onednn.binding import Owned
 from futurex.kernels.onednn.primitive import (
     ARG_DIFF_RESULT,
@@ -19,6 +20,7 @@ from futurex.kernels.onednn.primitive import (
     Shape,
     attributes,
     channels_last,
+    cut,
     dims,
     primitive_description,
     unless_unsupported,
@@ -26,6 +28,7 @@ from futurex.kernels.onednn.primitive import (
 )
 
 _AVERAGE = 0x2FF  # counts padding as zeros
+_LEAST_SHARED = 512 * 1024  # bytes from which threads share it
 Padding = Sequence[tuple[int, int]]
 
 
@@ -68,6 +71,20 @@ class _Geometry:
             dims([high for _, high in self.padding]),
         )
 
+    @property
+    def moved(self) -> int:
+        """Bytes of both arrays."""
+        return 4 * (math.prod(self.x_shape) + math.prod(self.y_shape))
+
+    def by_images(self, parts: int) -> list[tuple[_Geometry, int, int]]:
+        """The same of some images each, and where in x and y these begin, in bytes."""
+        images, *rest = self.x_shape
+        x_image, y_image = (4 * math.prod(shape[1:]) for shape in (self.x_shape, self.y_shape))
+        return [
+            (replace(self, x_shape=(end - begin, *rest)), begin * x_image, begin * y_image)
+            for begin, end in cut(images, parts)
+        ]
+
     def forward(self, kind: int) -> Owned:
         """The forward primitive, also the hint that the gradient needs."""
         source, result = channels_last(self.x_shape), channels_last(self.y_shape)
@@ -80,7 +97,9 @@ class _Geometry:
         return primitive_description("pooling_backward", _AVERAGE, source, result, *self.sizes, hint, attributes())
 
 
-def avg_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+def avg_pool(
+    x_shape: Shape, window: Shape, stride: Shape, padding: Padding, *, threads: int = 1
+) -> Kernel | None:
     """A kernel(y, x) for the mean of each window; None where oneDNN cannot do it.
 
     x (N, *S, C), y (N, *S', C), float32; padding counts as zeros, the divisor is the full window.
@@ -92,18 +111,23 @@ def avg_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> 
         return zero_kernel([geometry.y_shape], [geometry.x_shape])
 
     def build() -> Kernel:
-        program = Program([geometry.y_shape], [geometry.x_shape])
-        operands = {
-            ARG_RESULT: program.public(0, channels_last(geometry.y_shape)),
-            ARG_SOURCE: program.public(1, channels_last(geometry.x_shape)),
-        }
-        program.add(geometry.forward(FORWARD_INFERENCE), operands)
+        several = threads if geometry.moved >= _LEAST_SHARED else 1
+        program = Program([geometry.y_shape], [geometry.x_shape], several, brief=geometry.moved < BRIEF_BYTES)
+        for each, x_offset, y_offset in geometry.by_images(program.threads):
+            program.ticket()
+            operands = {
+                ARG_RESULT: program.public(0, channels_last(each.y_shape), y_offset),
+                ARG_SOURCE: program.public(1, channels_last(each.x_shape), x_offset),
+            }
+            program.add(each.forward(FORWARD_INFERENCE), operands)
         return program.finish()
 
     return unless_unsupported(build)
 
 
-def avg_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+def avg_pool_grad(
+    x_shape: Shape, window: Shape, stride: Shape, padding: Padding, *, threads: int = 1
+) -> Kernel | None:
     """A kernel(dx, g) for the gradient of `avg_pool`; None where oneDNN cannot do it.
 
     g (N, *S', C) is the gradient of the result, dx has `x_shape`; float32.
@@ -115,12 +139,15 @@ def avg_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding
         return zero_kernel([x_shape], [geometry.y_shape])
 
     def build() -> Kernel:
-        program = Program([x_shape], [geometry.y_shape])
-        operands = {
-            ARG_DIFF_SOURCE: program.public(0, channels_last(x_shape)),
-            ARG_DIFF_RESULT: program.public(1, channels_last(geometry.y_shape)),
-        }
-        program.add(geometry.backward(), operands)
+        several = threads if geometry.moved >= _LEAST_SHARED else 1
+        program = Program([x_shape], [geometry.y_shape], several, brief=geometry.moved < BRIEF_BYTES)
+        for each, x_offset, y_offset in geometry.by_images(program.threads):
+            program.ticket()
+            operands = {
+                ARG_DIFF_SOURCE: program.public(0, channels_last(each.x_shape), x_offset),
+                ARG_DIFF_RESULT: program.public(1, channels_last(each.y_shape), y_offset),
+            }
+            program.add(each.backward(), operands)
         return program.finish()
 
     return unless_unsupported(build)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of, address_of_function
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.onednn import binding
 from futurex.kernels.onednn.binding import ALIGNMENT, Argument, Dims, Handle, Owned, call, create
 from futurex.kernels.onednn.shared import LINE, OPERANDS, Phase, adding, multiplying, play
@@ -136,11 +137,10 @@ class Compiled:
 
     One object is run by one thread at a time. What it needs while it runs (reordered operands, scratch memory of the
     primitives) lies in memory of the calling thread, which all its kernels use one after the other: a network of
-    hundreds of kernels takes no more than the one that needs most. It always runs with the thread count it was built
-    for, because scratch memory was sized for that count. ``openmp``: those threads are OpenMP's.
+    hundreds of kernels takes no more than the one that needs most.
     """
 
-    __slots__ = ("_bound", "_checks", "_program", "implementations", "openmp", "reordered", "scratch", "threads")
+    __slots__ = ("_bound", "_checks", "_program", "implementations", "reordered", "scratch", "threads")
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -148,7 +148,6 @@ class Compiled:
         self._bound: _BoundPrimitives | None = None
         self.scratch = program.scratch
         self.threads = program.threads
-        self.openmp = program.threads > 1 and not program.shared
         self.implementations = tuple(program.implementations)
         self.reordered = tuple(program.reordered)
 
@@ -186,14 +185,11 @@ class _BoundPrimitives:
                 self.bindings.append((memory, position, offset))
         self.set_handle = binding.load().dnnl_memory_set_data_handle
         self.steps: list[Step] = []
-        setter = address_of_function(binding.thread_setter())
+        functions = [address_of_function(each) for each in binding.thread_functions()]
         for tickets in program.phases:
-            rows = [[(setter, 1 if program.shared else program.threads, 0, 0, 0, 0), *self._executions(each, made)]
-                    for each in tickets]  # fmt: skip
-            if len(rows) == 1:
-                self.steps += rows[0]
-                continue
-            phase = Phase(rows, program.threads, brief=program.brief)
+            several = program.threads if len(tickets) > 1 else 1
+            rows = [self._executions(each, made) for each in tickets]
+            phase = Phase(rows, Share(several, len(tickets), program.brief), functions)
             self.keep.append(phase)
             self.steps += phase.steps
 
@@ -271,18 +267,17 @@ Execution = tuple[Handle, dict[int, int]] | Addition | Gemm
 class Program:
     """Builds a kernel from primitives; an operand is reordered only where the primitive wants another layout.
 
-    `results` and `inputs` are the shapes of the public arrays; the kernel will run with the number of threads that the
-    calling thread uses now. Primitives run one after the other, on OpenMP's threads. ``shared``: each is made for one
-    thread, and runs beside the others of its phase; made in a block of :func:`~.binding.one_thread`. ``brief``: all is
-    over before a thread that sleeps would come.
+    `results` and `inputs` are the shapes of the public arrays. Each primitive is made for one thread, in a block of
+    :func:`~.binding.one_thread`; those of one phase run beside each other on up to ``threads``. ``brief``: all is over
+    before a thread that sleeps would come.
     """
 
     def __init__(
-        self, results: Sequence[Shape], inputs: Sequence[Shape], *, shared: int = 0, brief: bool = False
+        self, results: Sequence[Shape], inputs: Sequence[Shape], threads: int = 1, *, brief: bool = False
     ) -> None:
         self.checks = array_checks(results, inputs)
         self.results = len(results)
-        self.shared, self.brief = shared > 1, brief
+        self.threads, self.brief = threads, brief
         self.scratch = 0
         self.phases: list[list[list[Execution]]] = [[[]]]
         self.keep: list[Any] = []
@@ -291,7 +286,6 @@ class Program:
         private one, in the scratch memory."""
         self.implementations: list[str] = []
         self.reordered: list[int] = []  # positions of public arrays
-        self.threads = shared or binding.get_threads()
 
     def public(self, position: int, description: Owned | Handle, offset: int = 0) -> Operand:
         """The public array at `position` (results first), whose memory from the byte `offset` on is described."""
@@ -361,7 +355,7 @@ class Program:
         A reorder can add, too, but takes a millisecond longer for 512 x 512 x 9 weights.
         """
         target, *sources = (self.memories[each.memory][2] for each in buffers)
-        for begin, end in cut(-(-size_of(buffers[0].description) // LINE), self.threads if self.shared else 1):
+        for begin, end in cut(-(-size_of(buffers[0].description) // LINE), self.threads):
             self.ticket()
             at = LINE * begin
             self.phases[-1][-1] += [Addition(target + at, each + at, end - begin) for each in sources]
@@ -379,6 +373,7 @@ class Program:
 
     def finish(self) -> Compiled:
         """The kernel."""
+        self.phases = [tickets for tickets in self.phases if tickets[0]]
         return Compiled(self)
 
     def _query(self, description: Owned, what: int, index: int) -> Handle:
@@ -404,7 +399,8 @@ def unless_unsupported(build: Callable[[], Kernel]) -> Kernel | None:
     if not binding.available():
         return None
     try:
-        return build()
+        with binding.one_thread():
+            return build()
     except binding.Unimplemented:
         return None
 

@@ -19,14 +19,20 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.steps import Step
-from futurex.kernels.threads import openmp
 
-_STEP, _STATUS, _TICKETS = 6, 0, 1
-"""Words of a step; of a block the one that says what went wrong, and the first of the tickets' two each: where its
-steps lie, and how many there are."""
+_STEP, _SET, _GET, _TICKETS = 6, 1, 2, 3
+"""Words of a step; of a block, whose first says what went wrong, where those lie that say how OpenMP's functions are
+called, and the tickets' two each: where its steps lie, and how many there are."""
 
+# OpenMP's number of threads is the calling thread's, and somebody else's too: it is one for as long as this takes.
 _RUN = f"""define void @region(ptr %block, i64 %ticket, i64 %tickets) {{
 entry:
+  %get.at = getelementptr i64, ptr %block, i64 {_GET}
+  %get = load ptr, ptr %get.at
+  %set.at = getelementptr i64, ptr %block, i64 {_SET}
+  %set = load ptr, ptr %set.at
+  %before = call i32 %get()
+  call void %set(i32 1)
   %twice = shl i64 %ticket, 1
   %place = add i64 %twice, {_TICKETS}
   %steps.at = getelementptr i64, ptr %block, i64 %place
@@ -61,6 +67,7 @@ body:
   %next = add i64 %i, 1
   br label %head
 end:
+  call void %set(i32 %before)
   br i1 %well, label %leave, label %tell
 tell:
   %wide = sext i32 %failed to i64
@@ -70,13 +77,13 @@ leave:
   ret void
 }}
 """
-_ASK = f"""define i32 @region(ptr %block) {{
+_ASK = """define i32 @region(ptr %block) {
 entry:
   %status = load i64, ptr %block
-  store i64 {_STATUS}, ptr %block
+  store i64 0, ptr %block
   %short = trunc i64 %status to i32
   ret i32 %short
-}}
+}
 """
 _ADD = """define i32 @region(ptr %base.at, i64 %target.at, i64 %source.at, i64 %lines) {
 entry:
@@ -143,22 +150,17 @@ def _code() -> tuple[Entry, Entry]:
     return compiled(_RUN), compiled(_ASK)
 
 
-def is_possible() -> bool:
-    """Are there threads to share with?"""
-    return openmp() is not None
-
-
 class Phase:
     """Tickets that may run beside each other, as steps of the whole."""
 
-    def __init__(self, tickets: Sequence[Sequence[Step]], threads: int, *, brief: bool) -> None:
+    def __init__(self, tickets: Sequence[Sequence[Step]], share: Share, functions: Sequence[int]) -> None:
+        """``functions``: where those lie that set and tell OpenMP's number of threads."""
         rows = [np.array(steps, np.int64) for steps in tickets]
-        words = [0, *(word for each in rows for word in (address_of(each), len(each)))]
+        words = [0, *functions, *(word for each in rows for word in (address_of(each), len(each)))]
         block = np.array(words, np.int64)
         self._keep: list[Any] = [*rows, block]
         run, ask = _code()
         begin = address_of(block)
-        share = Share(threads, len(tickets), brief)
         self.steps = [run.step(begin, share), (ask.address, begin, 0, 0, 0, 1)]
 
 
