@@ -13,7 +13,7 @@ from benchmarks.report import RESULTS
 NAMES = (
     "training_steps", "accuracy_har", "allreduce", "driving", "step_overhead", "call_path", "first_call", "replay",
     "tracing", "programs", "models", "small_steps", "fallback", "gpu", "elementwise", "roofline", "matmul", "memory",
-    "recovery", "strategies", "data_parallel", "limited_link", "branches", "large_arrays", "expressions",
+    "recovery", "strategies", "data_parallel", "limited_link", "branches", "large_arrays", "expressions", "crowded",
 )  # fmt: skip
 
 

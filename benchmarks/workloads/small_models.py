@@ -277,6 +277,11 @@ CASES = {
         _weights(w1=(3, 3, 1, 8), b1=(8,), w2=(3, 3, 8, 16), b2=(16,), w3=(2, 2, 16, 10)),
         _classes(10, 16, 8, 8, 1), digits, images=True,
     ),
+    "pictures": Case(
+        "2-D conv net on pictures of 28 x 28, batch 16",
+        _weights(w1=(5, 5, 1, 16), b1=(16,), w2=(5, 5, 16, 32), b2=(32,), w3=(7, 7, 32, 10)),
+        _classes(10, 16, 28, 28, 1), digits, images=True,
+    ),
     "logistic": Case(
         "logistic regression 100 x 10",
         _weights(w=(10,), b=()),

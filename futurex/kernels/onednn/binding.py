@@ -330,10 +330,9 @@ def engine() -> Handle:
 
 
 class _PerThread(threading.local):
-    """The calling thread's stream, because one stream runs one primitive at a time, and its scratch memory."""
+    """The calling thread's scratch memory."""
 
     def __init__(self) -> None:
-        self.stream = create("dnnl_stream_create", engine(), 1)
         self._scratch = np.empty(0, np.uint8)
         self._begin = 0
 
@@ -348,7 +347,7 @@ class _PerThread(threading.local):
 
 @functools.cache
 def per_thread() -> _PerThread:
-    """What belongs to the calling thread alone: its oneDNN `stream` and its `scratch` memory."""
+    """What belongs to the calling thread alone: its `scratch` memory."""
     return _PerThread()
 
 
