@@ -118,7 +118,7 @@ def main(arguments: argparse.Namespace) -> int:
     table = report.table(head, [row for one in found for row in rows_of(one)])
     note = (
         "Mean seconds of a step in turns of a second, medians over the rounds; in brackets the ratio to the step "
-        f"alone. Of {threads} processors one busy process leaves {(threads - 0.5) / threads:.2f}, as many as processors "
+        f"alone. Of {threads} processors one busy process leaves {(threads - 0.5) / threads:.2f}, as many as there are "
         "half."
     )
     data = {"cases": found}
