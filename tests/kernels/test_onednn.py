@@ -255,6 +255,16 @@ def test_convolutions_are_cut_for_all_threads(batch, threads):
         np.testing.assert_allclose(run(kernel, shape, *arrays), expected, rtol=1e-4, atol=1e-3)
 
 
+def test_gradients_of_many_weights_are_few(monkeypatch):
+    how = ((8, 12, 12, 64), (3, 3, 64, 128), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    monkeypatch.setattr(conv, "_MOST_SUMS", 3 * 4 * 9 * 64 * 128)
+    for threads, parts in ((2, 2), (3, 3), (8, 3)):
+        kernel = onednn.conv_weight_grad(*how, threads=threads)
+        assert len(kernel._program.phases[0]) == parts
+    monkeypatch.setattr(conv, "_MOST_SUMS", 1)
+    assert len(onednn.conv_weight_grad(*how, threads=8)._program.phases[0]) == 2
+
+
 def test_weights_are_brought_in_order_in_pieces(monkeypatch):
     monkeypatch.setattr(conv, "_LEAST_PIECE", 1)
     for outputs, groups in ((128, 1), (200, 1), (256, 2)):

@@ -32,6 +32,8 @@ _LEAST = 1 << 19
 """Multiply-adds from which a convolution is shared among threads."""
 _BLOCK, _LEAST_PIECE = 64, 1 << 16
 """Output channels that may lie in one block of weights, and weights from which they are brought in order in pieces."""
+_MOST_SUMS = 64 << 20
+"""Bytes that the gradients with respect to w of all parts may take, if there are more than two."""
 
 
 def conv_forward(
@@ -154,7 +156,8 @@ def conv_weight_grad(
 
 def _sums(geometry: Geometry, threads: int) -> list[Slice]:
     """Slices whose gradients with respect to w are summed: each has memory for one of its own, so they are few."""
-    return by_images(geometry, threads) if geometry.x_shape[0] >= threads else slices(geometry, threads)
+    parts = min(threads, max(2, _MOST_SUMS // (4 * math.prod(geometry.w_shape))))
+    return by_images(geometry, parts) if geometry.x_shape[0] >= parts else slices(geometry, parts)
 
 
 def _is_brief(geometry: Geometry) -> bool:
