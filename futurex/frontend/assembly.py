@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.entries import listed
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
-from futurex.frontend.lists import Entry, parts_of, whole
+from futurex.frontend.lists import parts_of
 from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
 from futurex.ops.views import view
-from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
 from futurex.tree.pytree import unflatten
@@ -155,16 +155,11 @@ class _Made:
         """A list that is as long as the run says. Of a run that failed its error, for whoever looks at it."""
         parts = parts_of(output.value)
         futures = self._futures[output.index : output.index + len(parts)]
-        columns = []
-        for part, future in zip(parts, futures, strict=True):
-            if future.exception() is not None:
-                return Array(future, _NUMBER)
-            rows = np.asarray(Array(future, Aval((0,), part.aval.dtype)).result())
-            aval = Aval((), part.aval.dtype, weak=part.python)
-            columns.append([Array(Done(row), aval) for row in (rows.tolist() if part.python else rows)])
-        if isinstance(output.value, Entry):
-            return columns[0]
-        return [whole(output.value, row) for row in zip(*columns, strict=True)]
+        failed = next((future for future in futures if future.exception() is not None), None)
+        if failed is not None:
+            return Array(failed, _NUMBER)
+        avals = (Aval((0,), part.aval.dtype) for part in parts)
+        return listed(output.value, (Array(*each).result() for each in zip(futures, avals, strict=True)))
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -14,6 +14,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes, leaves_little, places
+from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
@@ -235,8 +236,8 @@ def packed(variant: Variant) -> Pack | None:
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):
-        if output.kind == "either":
-            known[f"a{number}"] = _one_of(output)
+        if output.kind in ("either", "rows"):
+            known[f"a{number}"] = _one_of(output) if output.kind == "either" else lists_in(output)
             parts.append(f"a{number}(results, call)")
             continue
         known[f"a{number}"] = output.aval
@@ -269,6 +270,8 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
 def _is_plain(output: Output) -> bool:
     if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
+    if output.kind == "rows":
+        return True
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 
 

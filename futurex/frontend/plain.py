@@ -131,7 +131,7 @@ def _completed(value: Any) -> Any:
         return value
     if kind is np.ndarray:
         return Array(Done(value), Aval(value.shape, dtype), None, True)
-    return Array(Done(value), _number(dtype), None, False)
+    return Array(value, _number(dtype), None, False)
 
 
 @functools.lru_cache(maxsize=64)

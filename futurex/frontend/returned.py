@@ -28,30 +28,43 @@ _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {}
 UNFIT = object()
 
 
-class Several:
+class Looking:
+    """A leaf for which there is no short test."""
+
+    def fit(self, leaf: Any) -> Any:
+        """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
+        raise NotImplementedError
+
+
+class Several(Looking):
     """A leaf that is one of several things: one of these ``values``, or a number of one of these types, which a call
     returns in a future."""
 
     def __init__(self, values: Sequence[Any], avals: Sequence[Aval | None]) -> None:
         self._values = [(type(value), value) for value in values]
-        self._avals = {_kind_of(aval): aval for aval in avals if aval is not None}
+        self._avals = {kind_of(aval): aval for aval in avals if aval is not None}
 
     def fit(self, leaf: Any) -> Any:
-        """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
         for kind, value in self._values:
             if type(leaf) is kind and repr(leaf) == repr(value):
                 return leaf
         aval = self._avals.get(type(leaf))
-        if aval is None or (type(leaf) is int and not -(2**63) <= leaf < 2**63):
+        if aval is None or not fits_in(aval, (leaf,)):
             return UNFIT
-        return Array(Done(leaf), aval, None, False)
+        return Array(leaf, aval, None, False)
 
 
-def _kind_of(aval: Aval) -> type:
+def kind_of(aval: Aval) -> type:
+    """The type of a number."""
     return type(aval.dtype.type(0).item()) if aval.weak else aval.dtype.type
 
 
-Kind = tuple[Aval, bool] | type | Several
+def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
+    """Are these numbers, which are of its type, as wide as traced ones?"""
+    return not (aval.weak and aval.dtype.kind == "i" and values) or (min(values) >= -(2**63) and max(values) < 2**63)
+
+
+Kind = tuple[Aval, bool] | type | Looking
 
 
 class Unwritten(Exception):
@@ -121,7 +134,7 @@ class _Writer:
     def _leaf(self, name: str, kind: Kind) -> str:
         if kind is object:
             return name
-        if isinstance(kind, Several):
+        if isinstance(kind, Looking):
             made = self._name()
             self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
             self._unless(f"{made} is not {self._constant(UNFIT)}")
@@ -146,7 +159,7 @@ class _Writer:
             self._unless(f"type({name}) is {number.__name__}{_SIZES[number].format(name)}")
         else:
             self._unless(f"type({name}) is {self._constant(aval.dtype.type)} and {name}.dtype is {dtype}")
-        return f"Array(Done({name}), {value}, None, False)"
+        return f"Array({name}, {value}, None, False)"
 
     def _unless(self, test: str) -> None:
         self.lines.append(f"if not ({test}): break")

@@ -1,0 +1,144 @@
+"""Functions that return lists whose length data decides, alone and beside other things."""
+
+import numpy as np
+
+
+def picked(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v * 2)
+    return out
+
+
+def comprehended(x):
+    return [v * 2 for v in x if v > 0]
+
+
+def places(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append(i)
+    return {"where": out, "how many": len(out), "largest": x.max()}
+
+
+def floats(x):
+    out = []
+    for v in x:
+        if v > 0 or v != v:
+            out.append(float(v))
+    return out
+
+
+def truths(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append(bool(x[i] > 1))
+    return out, x + 1
+
+
+def both_sides(x):
+    low, high = [], []
+    for v in x:
+        if v > 0:
+            high.append(v)
+        else:
+            low.append(-v)
+    return low, high
+
+
+def pairs(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append((i, x[i]))
+    return out
+
+
+def nested(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append(((i, x[i] > 1), float(x[i])))
+    return [out, x.sum()]
+
+
+def summed(x):
+    out, total = [], 0.0
+    for v in x:
+        if v > 0:
+            out.append(v)
+            total += v
+    return out, total
+
+
+def singles(x):
+    out = []
+    for v in x.astype(np.float32):
+        if v > 0:
+            out.append(v)
+    return out
+
+
+def others(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append(np.int64(i))
+    return out, x[:2].copy()
+
+
+def popped(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+        elif v < -1:
+            out.pop()
+    return out
+
+
+COMPUTE = [
+    picked, comprehended, places, floats, truths, both_sides, pairs, nested, summed, singles, others, popped,
+]  # fmt: skip
+
+
+def written(x):
+    out = []
+    for i in range(len(x)):
+        if x[i] > 0:
+            out.append(x[i])
+            x[i] = -x[i]
+    return out
+
+
+def said(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+    print("had", len(out))
+    return out
+
+
+def drawn(x, rng):
+    out = []
+    for v in x:
+        if v > rng.random():
+            out.append(v)
+    return out
+
+
+def refused(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+    if len(out) > 6:
+        raise ValueError("too many of them")
+    return out
+
+
+ACT = [written, said, drawn, refused]

@@ -1,0 +1,181 @@
+"""Lists that are as long as data says come back alike from staged calls and from plain ones."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from returned_lists import ACT, COMPUTE, both_sides, comprehended, drawn, pairs, picked, refused
+
+import futurex as fx
+from futurex.frontend import choice
+from futurex.runtime.whole import Whole
+from futurex.tree.pytree import flatten
+
+X = np.array([0.5, -0.2, 1.5, 2.5, -0.5, 3.0, 0.1])
+
+
+def alike(mine, other):
+    """Are two results the same nest of the same kinds, which hold the same?"""
+    (mine, nest), (other, others) = flatten(mine), flatten(other)
+    assert nest == others
+    for one, two in zip(mine, other, strict=True):
+        assert type(one) is type(two)
+        if isinstance(one, fx.Array):
+            assert (one.aval, one._is_array) == (two.aval, two._is_array)
+            one, two = one.result(), two.result()
+        assert type(one) is type(two)
+        np.testing.assert_array_equal(one, two)
+
+
+def as_plain(result, wanted):
+    """Does a result hold what Python gives, of its types?"""
+    (mine, nest), (other, others) = flatten(result), flatten(wanted)
+    assert nest == others
+    for one, two in zip(mine, other, strict=True):
+        one = one.result() if isinstance(one, fx.Array) else one
+        assert type(one) is type(two)
+        np.testing.assert_array_equal(one, two)
+
+
+class Both:
+    """A function that has settled on plain calls, and one that stays staged."""
+
+    def __init__(self, monkeypatch, function, *args):
+        with monkeypatch.context() as patch:
+            patch.setenv("FUTUREX_COMPILE", "wait")
+            patch.setattr(choice, "WORTH", 0.0)
+            patch.setattr(choice, "FEWEST", 2)
+            patch.setattr(choice, "_BETTER", 1e9)
+            patch.setattr(Whole, "settled", True)
+            self.plain, self.staged = fx.futurize(function), fx.futurize(function)
+            self.staged(*args)
+            for _ in range(100):
+                self.plain(*args)
+                if "calls run as plain NumPy" in self.plain.explain():
+                    return
+        pytest.fail(self.plain.explain())
+
+    @property
+    def is_plain(self):
+        taken = self.plain._lane.choice
+        return taken.plain and taken.open
+
+
+@pytest.mark.parametrize("function", COMPUTE)
+def test_plain_calls_give_what_staged_ones_give(monkeypatch, function):
+    both = Both(monkeypatch, function, X)
+
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    @given(st.lists(st.floats(-4, 4) | st.just(np.nan), min_size=len(X), max_size=len(X)).map(np.array))
+    def compared(x):
+        try:
+            wanted = function(x)
+        except IndexError:  # of a list that is empty
+            with pytest.raises(IndexError):
+                both.staged(x)
+            with pytest.raises(IndexError):
+                both.plain(x)
+            both.plain._lane.choice.open = both.plain._lane.choice.plain = True
+            return
+        plain, staged = both.plain(x), both.staged(x)
+        assert both.is_plain
+        alike(plain, staged)
+        as_plain(plain, wanted)
+
+    compared()
+    for x in (-np.ones(7), X.astype(np.float32), X[:3], np.arange(12) % 3 - 1.0):
+        plain, staged = both.plain(x), both.staged(x)
+        alike(plain, staged)
+        as_plain(plain, function(x))
+
+
+@pytest.mark.parametrize("function", ACT)
+def test_calls_that_act_do_so_once_either_way(monkeypatch, function, capsys):
+    def called(f):
+        seen, rng = [], np.random.default_rng(3)
+        for k in range(30):
+            x = np.cos(np.arange(7.0) * k) + (k % 5 == 0)
+            try:
+                result = f(x, rng) if function is drawn else f(x)
+                seen.append(([(type(each), float(each)) for each in result], x.tolist()))
+            except ValueError as error:
+                seen.append((str(error), x.tolist()))
+        return seen, rng.random(), capsys.readouterr().out
+
+    more = [np.random.default_rng(0)] if function is drawn else []
+    both = Both(monkeypatch, function, X.copy(), *more)
+    capsys.readouterr()
+    plain = called(both.plain)
+    assert both.is_plain or function is refused
+    assert plain == called(both.staged)
+    assert {kind for found, _ in plain[0] if type(found) is list for kind, _ in found} == {fx.Array}
+
+
+def test_an_error_now_and_then_is_no_reason_to_go_staged(monkeypatch):
+    both = Both(monkeypatch, refused, X)
+
+    def fail():
+        with pytest.raises(ValueError, match="too many of them"):
+            np.asarray(both.plain(np.ones(7)))
+
+    for bad in range(5):
+        fail()
+        for _ in range(40):
+            both.plain(X)
+        assert both.is_plain, bad
+    for _ in range(20):
+        fail()
+    assert not both.is_plain
+
+
+@pytest.mark.parametrize("function", [picked, both_sides, pairs])
+def test_what_somebody_else_holds_comes_back_the_long_way(monkeypatch, function):
+    """Lists that somebody holds, and those beside an array that is held, are looked at otherwise; nobody sees it."""
+    both = Both(monkeypatch, function, X)
+    taken, kept = both.plain._lane.choice, function(X)
+    for make in (lambda: function(X), lambda: (*map(list, kept),) if function is both_sides else kept):
+        alike(taken._looked([make()], (X,), {}), both.staged(X))
+
+
+def test_an_entry_of_another_type_ends_the_choice(monkeypatch):
+    both = Both(monkeypatch, picked, X)
+    taken = both.plain._lane.choice
+    for other in ([1.5], [np.float32(1)], [np.float64(1), 2], (), None, [[np.float64(1)]], [(np.float64(1),)]):
+        with pytest.raises(choice.Misfit):
+            taken.call(lambda other=other: other, (), {})
+
+
+def test_an_entry_is_a_future_as_any_other():
+    f = fx.futurize(comprehended)
+    entry, *others = f(X)
+    assert repr(entry) == "fx.array(1.)"
+    assert entry.done()
+    assert not entry.cancel()
+    assert not entry.cancelled()
+    assert entry.exception() is None
+    assert entry.result(timeout=1) is entry.result()
+    assert entry.as_future().result() == 1.0
+    assert float(fx.futurize(lambda a: a + 1)(entry)) == 2.0
+    assert float(entry + others[0]) == 4.0
+    seen = []
+    entry.add_done_callback(seen.append)
+    assert seen == [entry]
+    assert entry in {entry}
+
+
+def test_all_who_ask_for_the_future_of_a_number_get_the_same_one():
+    entry, found = fx.futurize(comprehended)(X)[0], set()
+    ready = threading.Barrier(8)
+
+    def ask():
+        ready.wait()
+        found.add(id(entry._future))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 1
