@@ -16,8 +16,8 @@ from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes, leaves_little, places
 from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key
+from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
-from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
@@ -152,7 +152,10 @@ class _Matcher:
     def _container(self, name: str, structure: Structure) -> None:
         kind = structure.kind
         if kind not in _CONTAINERS:
-            raise _Unsure
+            test, parts = taken_apart(structure, name, self._constant)
+            self._unless(test)
+            self._children(structure, parts)
+            return
         self._unless(f"type({name}) is {self._constant(kind)} and len({name}) == {len(structure.children)}")
         if kind is dict:
             if not all(type(key) is str for key in structure.keys):
@@ -244,7 +247,7 @@ def packed(variant: Variant) -> Pack | None:
         parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
     try:
         nest = _nest(variant.structure, iter(parts), known)
-    except _Unsure:
+    except Unwritten:
         return None
     exec(f"def pack(results, call=None):\n return {nest}", known)
     return known["pack"]
@@ -278,16 +281,17 @@ def _is_plain(output: Output) -> bool:
 def _nest(structure: Structure, parts: Any, known: dict[str, Any]) -> str:
     if structure.kind is None:
         return next(parts)
-    if structure.kind not in _CONTAINERS:
-        raise _Unsure
     inner = [_nest(child, parts, known) for child in structure.children]
     if structure.kind is tuple:
         return f"({''.join(f'{each}, ' for each in inner)})"
     if structure.kind is list:
         return f"[{', '.join(inner)}]"
-    entries = []
-    for key, each in zip(structure.keys, inner, strict=True):
-        name = f"n{len(known)}"
-        known[name] = key
-        entries.append(f"{name}: {each}")
+
+    def constant(value: Any) -> str:
+        known[name := f"n{len(known)}"] = value
+        return name
+
+    if structure.kind is not dict:
+        return put_together(structure, inner, constant)
+    entries = [f"{constant(key)}: {each}" for key, each in zip(structure.keys, inner, strict=True)]
     return f"{{{', '.join(entries)}}}"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import Structure
@@ -67,10 +68,6 @@ def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
 Kind = tuple[Aval, bool] | type | Looking
 
 
-class Unwritten(Exception):
-    """There is no short test for a result of this kind."""
-
-
 def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwise) -> Call:
     """``call(function, args, kwargs)``: what the function returns, in futures.
 
@@ -118,15 +115,20 @@ class _Writer:
     def _tested(self, structure: Structure, name: str) -> str:
         if structure.kind is None:
             return self._leaf(name, next(self._kinds))
-        if structure.kind not in (tuple, list, dict):
-            raise Unwritten
         kind, parts = structure.kind.__name__, [self._name() for _ in structure.children]
-        of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
-        self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
+        plain, source = structure.kind in (tuple, list, dict), f"{name}{'.values()' if structure.kind is dict else ''}"
+        if plain:
+            of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
+            self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
+        else:
+            test, source = taken_apart(structure, name, self._constant)
+            self._unless(test)
         self._unless(f"refs({name}) == {_ALONE}")
         if parts:
-            self.lines.append(f"{', '.join(parts)}, = {name}{'.values()' if kind == 'dict' else ''}")
+            self.lines.append(f"{', '.join(parts)}, = {source}")
         inner = [self._tested(child, part) for child, part in zip(structure.children, parts, strict=True)]
+        if not plain:
+            return put_together(structure, inner, self._constant)
         if kind == "dict":
             return f"dict(zip({name}, ({''.join(f'{each}, ' for each in inner)})))"
         return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"

@@ -4,21 +4,16 @@ import time
 
 import numpy as np
 import pytest
+from choosing import alike, compare_soon, settle
 
 import futurex as fx
 from futurex.frontend import choice
 from futurex.runtime.habit import Habit
-from futurex.runtime.whole import Whole
 
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Compare after a few calls; plain wins."""
-    monkeypatch.setattr(choice, "WORTH", 0.0)
-    monkeypatch.setattr(choice, "FEWEST", 2)
-    monkeypatch.setattr(choice, "_BETTER", 1e9)
-    monkeypatch.setattr(Whole, "settled", True)
-    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    compare_soon(monkeypatch)
 
 
 @pytest.fixture
@@ -27,15 +22,6 @@ def long_ones(at_once, monkeypatch):
     monkeypatch.setattr(choice, "is_short", lambda plan: False)
     for bound in ("_MUCH_BETTER", "_CLEARLY_BETTER"):
         monkeypatch.setattr(choice, bound, 1e9)
-
-
-def settle(f, *args):
-    """Call until plain NumPy is taken."""
-    for _ in range(200):
-        f(*args)
-        if "calls run as plain NumPy" in f.explain():
-            return
-    pytest.fail(f.explain())
 
 
 VALUES = np.arange(6.0)
@@ -63,15 +49,7 @@ def test_plain_results_are_those_of_the_trace(at_once, function, args):
     staged = f(*args)
     settle(f, *args)
     plain = f(*args)
-    flat = fx.tree.pytree.flatten
-    assert flat(plain)[1] == flat(staged)[1]
-    for mine, other in zip(flat(plain)[0], flat(staged)[0], strict=True):
-        assert type(mine) is type(other)
-        if isinstance(other, fx.Array):
-            assert (mine.shape, mine.dtype, mine.aval.weak) == (other.shape, other.dtype, other.aval.weak)
-            mine, other = mine.result(), other.result()
-        assert type(mine) is type(other)
-        np.testing.assert_array_equal(mine, other)
+    alike(plain, staged)
 
 
 def test_what_somebody_else_holds_is_copied(at_once):

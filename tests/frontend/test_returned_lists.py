@@ -4,29 +4,16 @@ import threading
 
 import numpy as np
 import pytest
+from choosing import alike, compare_soon, settle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from returned_lists import ACT, COMPUTE, both_sides, comprehended, drawn, pairs, picked, refused
 
 import futurex as fx
 from futurex.frontend import choice
-from futurex.runtime.whole import Whole
 from futurex.tree.pytree import flatten
 
 X = np.array([0.5, -0.2, 1.5, 2.5, -0.5, 3.0, 0.1])
-
-
-def alike(mine, other):
-    """Are two results the same nest of the same kinds, which hold the same?"""
-    (mine, nest), (other, others) = flatten(mine), flatten(other)
-    assert nest == others
-    for one, two in zip(mine, other, strict=True):
-        assert type(one) is type(two)
-        if isinstance(one, fx.Array):
-            assert (one.aval, one._is_array) == (two.aval, two._is_array)
-            one, two = one.result(), two.result()
-        assert type(one) is type(two)
-        np.testing.assert_array_equal(one, two)
 
 
 def as_plain(result, wanted):
@@ -44,18 +31,10 @@ class Both:
 
     def __init__(self, monkeypatch, function, *args):
         with monkeypatch.context() as patch:
-            patch.setenv("FUTUREX_COMPILE", "wait")
-            patch.setattr(choice, "WORTH", 0.0)
-            patch.setattr(choice, "FEWEST", 2)
-            patch.setattr(choice, "_BETTER", 1e9)
-            patch.setattr(Whole, "settled", True)
+            compare_soon(patch)
             self.plain, self.staged = fx.futurize(function), fx.futurize(function)
             self.staged(*args)
-            for _ in range(100):
-                self.plain(*args)
-                if "calls run as plain NumPy" in self.plain.explain():
-                    return
-        pytest.fail(self.plain.explain())
+            settle(self.plain, *args)
 
     @property
     def is_plain(self):
