@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.entries import listed
+from futurex.frontend.entries import Listed
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
 from futurex.frontend.lists import parts_of
@@ -159,7 +159,7 @@ class _Made:
         if failed is not None:
             return Array(failed, _NUMBER)
         avals = (Aval((0,), part.aval.dtype) for part in parts)
-        return listed(output.value, (Array(*each).result() for each in zip(futures, avals, strict=True)))
+        return Listed(output.value).of(Array(*each).result() for each in zip(futures, avals, strict=True))
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -11,60 +11,88 @@ from futurex.frontend.array import numbers
 from futurex.frontend.lists import Entry, Tuple, parts_of
 from futurex.frontend.outputs import Output
 from futurex.frontend.returned import UNFIT, Looking, fits_in, kind_of
+from futurex.tree.aval import Aval
 
 
-def listed(kind: Entry | Tuple, columns: Iterator[np.ndarray]) -> list[Any]:
-    """The list whose entries, which are of this kind, are the rows of these arrays."""
-    if isinstance(kind, Tuple):
-        return list(zip(*(listed(each, columns) for each in kind.kinds), strict=True))
-    rows = next(columns)
-    return numbers(rows.tolist() if kind.python else rows, kind.number)
+class Listed(Looking):
+    """Lists of entries of one kind, of whatever length."""
+
+    def __init__(self, kind: Entry | Tuple) -> None:
+        self._of: _Column | _Columns = _of(kind)
+
+    def of(self, columns: Iterator[np.ndarray]) -> list[Any]:
+        """The list whose entries are the rows of these arrays."""
+        return self._of.made(columns)
+
+    def fit(self, leaf: Any) -> Any:
+        if type(leaf) is not list:
+            return UNFIT
+        found = self._of.fit(leaf)
+        return UNFIT if found is None else found
+
+    def columns(self, leaf: Any) -> list[np.ndarray] | None:
+        """The arrays whose rows are the entries of a list that a plain call returned; None for anything else."""
+        return None if self.fit(leaf) is UNFIT else self._of.arrays(leaf)
+
+
+class _Column:
+    """Numbers of one type."""
+
+    def __init__(self, kind: Entry) -> None:
+        self._aval, self._python = Aval((), kind.aval.dtype, weak=kind.python), kind.python
+        self._types = frozenset({kind_of(self._aval)})
+
+    def made(self, columns: Iterator[np.ndarray]) -> list[Any]:
+        rows = next(columns)
+        return numbers(rows.tolist() if self._python else rows, self._aval)
+
+    def fit(self, values: Sequence[Any]) -> list[Any] | None:
+        alike = self._types.issuperset(map(type, values)) and fits_in(self._aval, values)
+        return numbers(values, self._aval) if alike else None
+
+    def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        return [np.array(values, self._aval.dtype)]
+
+
+class _Columns:
+    """Tuples of numbers, or of tuples of them."""
+
+    def __init__(self, kind: Tuple) -> None:
+        self._parts: list[Any] = list(map(_of, kind.kinds))
+        self._lengths = frozenset({len(self._parts)})
+
+    def made(self, columns: Iterator[np.ndarray]) -> list[Any]:
+        return list(zip(*[part.made(columns) for part in self._parts], strict=True))
+
+    def fit(self, values: Sequence[Any]) -> list[Any] | None:
+        if not (_TUPLES.issuperset(map(type, values)) and self._lengths.issuperset(map(len, values))):
+            return None
+        columns = [part.fit(each) for part, each in zip(self._parts, self._turned(values), strict=True)]
+        return None if None in columns else list(zip(*columns, strict=True))
+
+    def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        columns = zip(self._parts, self._turned(values), strict=True)
+        return [array for part, each in columns for array in part.arrays(each)]
+
+    def _turned(self, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """What stands at each place of the tuples."""
+        return list(zip(*values, strict=True)) or [()] * len(self._parts)
+
+
+_TUPLES = frozenset({tuple})
+
+
+def _of(kind: Entry | Tuple) -> _Column | _Columns:
+    return _Columns(kind) if isinstance(kind, Tuple) else _Column(kind)
 
 
 def lists_in(output: Output) -> Callable[[Sequence[Any], Any], list[Any]]:
     """Makes the list of the results of a run."""
-    kind, first, end = output.value, output.index, output.index + len(parts_of(output.value))
+    listed, first, end = Listed(output.value), output.index, output.index + len(parts_of(output.value))
 
     def made(results: Sequence[Any], call: Any) -> list[Any]:
         if call is not None:
             call.asked()  # how long the list is nobody knows before
-        return listed(kind, iter(results[first:end]))
+        return listed.of(iter(results[first:end]))
 
     return made
-
-
-class Listed(Looking):
-    """A leaf that is such a list, of whatever length."""
-
-    def __init__(self, kind: Entry | Tuple) -> None:
-        self._kind = kind
-
-    def fit(self, leaf: Any) -> Any:
-        return _fit(self._kind, leaf) if type(leaf) is list else UNFIT
-
-    def columns(self, leaf: Any) -> list[np.ndarray] | None:
-        """The arrays whose rows are the entries of a list that a plain call returned; None for anything else."""
-        return None if self.fit(leaf) is UNFIT else _columns(self._kind, leaf)
-
-
-def _fit(kind: Entry | Tuple, values: Sequence[Any]) -> Any:
-    if isinstance(kind, Entry):
-        if not {kind_of(kind.number)}.issuperset(map(type, values)) or not fits_in(kind.number, values):
-            return UNFIT
-        return numbers(values, kind.number)
-    if not ({tuple}.issuperset(map(type, values)) and {len(kind.kinds)}.issuperset(map(len, values))):
-        return UNFIT
-    columns = [_fit(each, column) for each, column in zip(kind.kinds, _turned(kind, values), strict=True)]
-    return UNFIT if UNFIT in columns else list(zip(*columns, strict=True))
-
-
-def _columns(kind: Entry | Tuple, values: Sequence[Any]) -> list[np.ndarray]:
-    if isinstance(kind, Entry):
-        return [np.array(values, kind.aval.dtype)]
-    turned = _turned(kind, values)
-    return [array for each, column in zip(kind.kinds, turned, strict=True) for array in _columns(each, column)]
-
-
-def _turned(kind: Tuple, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
-    """What stands at each place of tuples."""
-    return list(zip(*values, strict=True)) or [()] * len(kind.kinds)

@@ -244,7 +244,10 @@ def packed(variant: Variant) -> Pack | None:
             parts.append(f"a{number}(results, call)")
             continue
         known[f"a{number}"] = output.aval
-        parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
+        held = f"Done(results[{output.index}], call)"
+        if not output.is_array:
+            held = f"results[{output.index}] if call is None else {held}"  # nobody need know who asks for a number
+        parts.append(f"Array({held}, a{number}, None, {output.is_array})")
     try:
         nest = _nest(variant.structure, iter(parts), known)
     except Unwritten:

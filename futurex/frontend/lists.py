@@ -59,11 +59,6 @@ class Entry:
     def __init__(self, aval: Aval, is_array: bool, python: bool, loose: bool) -> None:
         self.aval, self.is_array, self.python, self.loose = aval, is_array, python, loose
 
-    @property
-    def number(self) -> Aval:
-        """What a number of this kind is to whoever gets it."""
-        return Aval((), self.aval.dtype, weak=self.python)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entry) and all(getattr(self, name) == getattr(other, name) for name in Entry.__slots__)
 

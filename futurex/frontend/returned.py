@@ -62,7 +62,7 @@ def kind_of(aval: Aval) -> type:
 
 def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
     """Are these numbers, which are of its type, as wide as traced ones?"""
-    return not (aval.weak and aval.dtype.kind == "i" and values) or (min(values) >= -(2**63) and max(values) < 2**63)
+    return not (aval.weak and aval.dtype.kind == "i" and values) or -(2**63) <= min(values) <= max(values) < 2**63
 
 
 Kind = tuple[Aval, bool] | type | Looking
