@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.entries import Listed
+from futurex.frontend.entries import Listed, views
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
 from futurex.frontend.lists import parts_of
@@ -19,6 +19,7 @@ from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
 from futurex.ops.views import view
+from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
 from futurex.tree.pytree import unflatten
@@ -106,8 +107,8 @@ class _Made:
             return self._one_of(output)
         if output.kind == "either":
             return self._either(output)
-        if output.kind == "rows":
-            return self._rows(output)
+        if output.kind in ("rows", "entries"):
+            return self._rows(output) if output.kind == "rows" else self._entries(output)
         if output.kind == "nest":
             return unflatten(output.value, map(self._leaf, output.among.values()))
         if output.kind == "arg":
@@ -160,6 +161,15 @@ class _Made:
             return Array(failed, _NUMBER)
         avals = (Aval((0,), part.aval.dtype) for part in parts)
         return Listed(output.value).of(Array(*each).result() for each in zip(futures, avals, strict=True))
+
+    def _entries(self, output: Output) -> list[Any]:
+        """A list of known length: its entries are there when the arrays are of which they are rows."""
+        parts = parts_of(output.value)
+        futures = self._futures[output.index : output.index + len(parts)]
+        found = [future.value for future in futures if type(future) is Done and type(future.value) is np.ndarray]
+        if len(found) == len(futures):
+            return Listed(output.value).of(iter(found), futures[0].call)
+        return views(output, futures)
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -148,8 +148,8 @@ class Choice:
         outputs, given = self.variant.outputs, flatten((args, kwargs))[0]
         found: list[Any] = [None] * sum(len(places(output)) for output in outputs)
         for (leaf, own), output in zip(leaves, outputs, strict=True):
-            if output.kind == "rows":
-                columns = Listed(output.value).columns(leaf)
+            if output.kind in ("rows", "entries"):
+                columns = Listed(output.value, output.length).columns(leaf)
                 if columns is None:
                     raise Misfit(as_futures(looked, args, kwargs))
                 found[output.index : output.index + len(columns)] = columns
@@ -184,8 +184,8 @@ def _kind(output: Output) -> Kind:
     if output.kind == "out":
         assert output.aval is not None
         return output.aval, output.is_array
-    if output.kind == "rows":
-        return Listed(output.value)
+    if output.kind in ("rows", "entries"):
+        return Listed(output.value, output.length)
     if output.kind == "either":
         among = output.among.values()
         numbers = [each.aval for each in among if each.kind == "out" and not each.is_array]
@@ -200,7 +200,7 @@ def leaves_little(variant: Variant) -> bool:
         not (variant.opened or variant.gives or variant.apart or variant.changes)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
-            each.kind in ("arg", "given", "static", "either", "nest", "rows")
+            each.kind in ("arg", "given", "static", "either", "nest", "rows", "entries")
             or (each.kind == "out" and each.aval is not None)
             for output in variant.outputs
             for each in _every(output)
@@ -228,12 +228,12 @@ def returns_only(variant: Variant) -> bool:
 def _is_new(output: Output) -> bool:
     if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_new(each) for each in output.among.values())
-    return output.kind == "rows" or (output.kind == "out" and not output.chain)
+    return output.kind in ("rows", "entries") or (output.kind == "out" and not output.chain)
 
 
 def places(output: Output) -> list[int]:
     """The results of a run that an output is made of."""
-    if output.kind == "rows":
+    if output.kind in ("rows", "entries"):
         return list(range(output.index, output.index + len(parts_of(output.value))))
     first = [] if output.kind == "nest" else [output.index]
     return first + [place for each in output.among.values() if each.kind in ("out", "nest") for place in places(each)]

@@ -239,7 +239,7 @@ def packed(variant: Variant) -> Pack | None:
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):
-        if output.kind in ("either", "rows"):
+        if output.kind in ("either", "rows", "entries"):
             known[f"a{number}"] = _one_of(output) if output.kind == "either" else lists_in(output)
             parts.append(f"a{number}(results, call)")
             continue
@@ -276,7 +276,7 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
 def _is_plain(output: Output) -> bool:
     if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
-    if output.kind == "rows":
+    if output.kind in ("rows", "entries"):
         return True
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 

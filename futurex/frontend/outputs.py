@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.frontend.control.either import number_of
 from futurex.frontend.errors import Escape
+from futurex.frontend.gathered import Gathered
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.kept import Kept
@@ -36,6 +37,7 @@ class Output:
     # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
     # "either": one of several things, whose number is that output; "nest": of other outputs, ``value`` says how
     # "rows": a list whose entries, which are what ``value`` says, are the rows of that output and those behind it
+    # "entries": the same where the trace knows its ``length``
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -44,6 +46,7 @@ class Output:
     dims: tuple[Dim, ...] = ()  # in the chain of a view
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
     same: int | None = None  # the outputs of a call with this number are one array
+    length: int | None = None
     among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
@@ -66,6 +69,10 @@ class Outputs:
 
     def of_result(self, leaf: Any) -> Output:
         """That of a leaf of the result itself, which nobody else holds."""
+        if isinstance(leaf, Gathered):
+            first = len(self._outs)
+            self._outs += leaf.columns
+            return Output("entries", first, value=leaf.kind, length=leaf.length)
         return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
@@ -190,5 +197,7 @@ def things(leaf: Any) -> Iterator[Any]:
         yield from leaf.values
     elif isinstance(leaf, TracedList):
         yield from map(fresh, leaf.columns())
+    elif isinstance(leaf, Gathered):
+        yield from map(fresh, leaf.columns)
     else:
         yield leaf

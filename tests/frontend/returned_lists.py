@@ -1,4 +1,4 @@
-"""Functions that return lists whose length data decides, alone and beside other things."""
+"""Functions that return lists of numbers, whose length data decides or the trace knows, alone and beside others."""
 
 import numpy as np
 
@@ -142,3 +142,54 @@ def refused(x):
 
 
 ACT = [written, said, drawn, refused]
+
+
+def doubled(x):
+    return [v * 2 for v in x]
+
+
+def as_floats(x):
+    return {"all": [float(v) for v in x], "sum": x.sum()}
+
+
+def numbered(x):
+    out = []
+    for i in range(len(x)):
+        out.append((i, x[i] > 0, (float(x[i]), x[i])))
+    return out
+
+
+def either_sign(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+        else:
+            out.append(v * -2)
+    return out, out[3], np.array(out)
+
+
+def some_of(x):
+    out = []
+    for i in range(2, len(x)):
+        out.append(x[i] - x[i - 1])
+    return out[9:], out[:9]
+
+
+def running(x):
+    total, out = 0.0, [0.0]
+    for v in x:
+        total += float(v)
+        out.append(total)
+    return out
+
+
+def of_singles(x):
+    return [v for v in x.astype(np.float32)], [i * 3 for i in range(len(x))]  # noqa: C416
+
+
+KNOWN = [doubled, as_floats, numbered, either_sign, some_of, running, of_singles]
+
+
+def inverses(x):
+    return [1.0 / float(v) for v in x]

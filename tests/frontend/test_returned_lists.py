@@ -1,16 +1,17 @@
-"""Lists that are as long as data says come back alike from staged calls and from plain ones."""
+"""Lists of numbers come back alike from staged calls and from plain ones, and hold what Python gives."""
 
 import threading
 
 import numpy as np
 import pytest
+import returned_lists as lists
 from choosing import alike, compare_soon, settle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from returned_lists import ACT, COMPUTE, both_sides, comprehended, drawn, pairs, picked, refused
+from returned_lists import ACT, COMPUTE, KNOWN
 
 import futurex as fx
-from futurex.frontend import choice
+from futurex.frontend import choice, inflight
 from futurex.tree.pytree import flatten
 
 X = np.array([0.5, -0.2, 1.5, 2.5, -0.5, 3.0, 0.1])
@@ -77,23 +78,23 @@ def test_calls_that_act_do_so_once_either_way(monkeypatch, function, capsys):
         for k in range(30):
             x = np.cos(np.arange(7.0) * k) + (k % 5 == 0)
             try:
-                result = f(x, rng) if function is drawn else f(x)
+                result = f(x, rng) if function is lists.drawn else f(x)
                 seen.append(([(type(each), float(each)) for each in result], x.tolist()))
             except ValueError as error:
                 seen.append((str(error), x.tolist()))
         return seen, rng.random(), capsys.readouterr().out
 
-    more = [np.random.default_rng(0)] if function is drawn else []
+    more = [np.random.default_rng(0)] if function is lists.drawn else []
     both = Both(monkeypatch, function, X.copy(), *more)
     capsys.readouterr()
     plain = called(both.plain)
-    assert both.is_plain or function is refused
+    assert both.is_plain or function is lists.refused
     assert plain == called(both.staged)
     assert {kind for found, _ in plain[0] if type(found) is list for kind, _ in found} == {fx.Array}
 
 
 def test_an_error_now_and_then_is_no_reason_to_go_staged(monkeypatch):
-    both = Both(monkeypatch, refused, X)
+    both = Both(monkeypatch, lists.refused, X)
 
     def fail():
         with pytest.raises(ValueError, match="too many of them"):
@@ -109,17 +110,17 @@ def test_an_error_now_and_then_is_no_reason_to_go_staged(monkeypatch):
     assert not both.is_plain
 
 
-@pytest.mark.parametrize("function", [picked, both_sides, pairs])
+@pytest.mark.parametrize("function", [lists.picked, lists.both_sides, lists.pairs])
 def test_what_somebody_else_holds_comes_back_the_long_way(monkeypatch, function):
     """Lists that somebody holds, and those beside an array that is held, are looked at otherwise; nobody sees it."""
     both = Both(monkeypatch, function, X)
     taken, kept = both.plain._lane.choice, function(X)
-    for make in (lambda: function(X), lambda: (*map(list, kept),) if function is both_sides else kept):
+    for make in (lambda: function(X), lambda: (*map(list, kept),) if function is lists.both_sides else kept):
         alike(taken._looked([make()], (X,), {}), both.staged(X))
 
 
 def test_an_entry_of_another_type_ends_the_choice(monkeypatch):
-    both = Both(monkeypatch, picked, X)
+    both = Both(monkeypatch, lists.picked, X)
     taken = both.plain._lane.choice
     for other in ([1.5], [np.float32(1)], [np.float64(1), 2], (), None, [[np.float64(1)]], [(np.float64(1),)]):
         with pytest.raises(choice.Misfit):
@@ -127,7 +128,7 @@ def test_an_entry_of_another_type_ends_the_choice(monkeypatch):
 
 
 def test_an_entry_is_a_future_as_any_other():
-    f = fx.futurize(comprehended)
+    f = fx.futurize(lists.comprehended)
     entry, *others = f(X)
     assert repr(entry) == "fx.array(1.)"
     assert entry.done()
@@ -145,7 +146,7 @@ def test_an_entry_is_a_future_as_any_other():
 
 
 def test_all_who_ask_for_the_future_of_a_number_get_the_same_one():
-    entry, found = fx.futurize(comprehended)(X)[0], set()
+    entry, found = fx.futurize(lists.comprehended)(X)[0], set()
     ready = threading.Barrier(8)
 
     def ask():
@@ -158,3 +159,54 @@ def test_all_who_ask_for_the_future_of_a_number_get_the_same_one():
     for each in threads:
         each.join()
     assert len(found) == 1
+
+
+LONG = np.cos(np.arange(40.0)) * 3
+
+
+@pytest.mark.parametrize("function", KNOWN)
+def test_lists_of_known_length_are_the_same_each_way(monkeypatch, function):
+    both = Both(monkeypatch, function, LONG)
+    calls = [both.staged(LONG + 1) for _ in range(5)]  # the long way and the short one
+    plain = both.plain(LONG + 1)
+    assert both.is_plain
+    for each in calls:
+        alike(plain, each)
+        as_plain(each, function(LONG + 1))
+    special = LONG.copy()
+    special[[3, 11, 17]] = np.nan, np.inf, -0.0
+    for x in (special, LONG.astype(np.float32), LONG[:23]):
+        as_plain(both.plain(x), function(x))
+        alike(both.plain(x), both.staged(x))
+
+
+@pytest.mark.parametrize("function", KNOWN)
+def test_entries_may_be_still_on_their_way(monkeypatch, function):
+    expected = fx.futurize(function)(LONG)
+    monkeypatch.setattr(inflight, "SHORT", 0.0)
+    monkeypatch.setattr(inflight, "WORTH", 0.0)
+    f = fx.futurize(function)
+    for _ in range(30):  # by workers, and by whoever waits
+        alike(f(LONG), expected)
+
+
+def test_entries_of_a_run_that_failed_tell_of_it(monkeypatch):
+    monkeypatch.setattr(inflight, "SHORT", 0.0)
+    monkeypatch.setattr(inflight, "WORTH", 0.0)
+    f = fx.futurize(lists.inverses)
+    as_plain(f(LONG), lists.inverses(LONG))
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            f(np.arange(40.0))[7].result()
+
+
+def test_a_list_is_one_result_of_the_run():
+    assert len(fx.futurize(lists.doubled).graph(LONG).outs) == 1
+    assert len(fx.futurize(lists.numbered).graph(LONG).outs) == 4
+
+
+def test_long_lists_of_known_length_have_the_short_way(monkeypatch):
+    both = Both(monkeypatch, lists.doubled, np.arange(1500.0))
+    for _ in range(4):
+        alike(both.plain(np.arange(1500.0)), both.staged(np.arange(1500.0)))
+    assert both.staged._lane.pack is not None
