@@ -91,6 +91,8 @@ class _Made:
         return self._same[output.same]
 
     def _made(self, output: Output) -> Any:
+        if output.kind == "out":  # as most are
+            return self._out(output)
         if output.kind == "static":
             return output.value
         if output.kind == "given":
@@ -116,6 +118,9 @@ class _Made:
             if isinstance(target, Array) and not output.chain:
                 return target
             return _viewed(output, self._inner(output), np.asarray(target)) if output.chain else target
+        raise AssertionError(output.kind)
+
+    def _out(self, output: Output) -> Any:
         assert output.aval is not None
         chain = functools.partial(_viewed, output, self._inner(output)) if output.chain else None
         aval, sizes = output.aval, self._sizes

@@ -27,7 +27,7 @@ from futurex.tree.pytree import Structure, unflatten
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
-_LONGEST = 400
+_LONGEST = 1000
 """Leaves of a call or result for which such a function is made."""
 _CONTAINERS = (tuple, list, dict)
 _TOLD_APART = frozenset({np.ndarray, *GENERATORS})

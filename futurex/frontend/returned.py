@@ -20,7 +20,7 @@ from futurex.tree.pytree import Structure
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
 Otherwise = Callable[[list[Any], tuple[Any, ...], Any], Any]
 """Takes a list that alone holds what the call returned, and the arguments."""
-_LONGEST = 400
+_LONGEST = 1000
 """Leaves of a result for which such a function is written."""
 _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {} <= 0x7fffffffffffffff"}
 """Python's numbers, and the test whether one is as wide as a traced one."""

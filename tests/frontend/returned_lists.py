@@ -193,3 +193,7 @@ KNOWN = [doubled, as_floats, numbered, either_sign, some_of, running, of_singles
 
 def inverses(x):
     return [1.0 / float(v) for v in x]
+
+
+def by_number(x):
+    return {k: v * 2 for k, v in enumerate(x)}

@@ -210,3 +210,11 @@ def test_long_lists_of_known_length_have_the_short_way(monkeypatch):
     for _ in range(4):
         alike(both.plain(np.arange(1500.0)), both.staged(np.arange(1500.0)))
     assert both.staged._lane.pack is not None
+
+
+def test_dicts_of_hundreds_of_numbers_have_the_short_way():
+    f, x = fx.futurize(lists.by_number), np.arange(450.0)
+    for _ in range(5):
+        as_plain(f(x), lists.by_number(x))
+    assert f._lane.pack is not None
+    assert f._lane.choice is not None
