@@ -51,10 +51,11 @@ class Output:
 
 
 def shared_cells(leaves: list[Any]) -> set[Cell]:
+    """Those of arrays that are left in several places, which are to share memory. Numbers share none."""
     seen: set[Cell] = set()
     twice: set[Cell] = set()
     for leaf in leaves:
-        if isinstance(leaf, Tracer):
+        if isinstance(leaf, Tracer) and not leaf.is_scalar:
             (twice if leaf._cell in seen else seen).add(leaf._cell)
     return twice
 
@@ -158,13 +159,12 @@ class Outputs:
         if cell in self._cells and cell.origin is not None:
             dims, inner = self._inner(leaf)
             return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
-        if cell in self._shared:
+        if cell in self._shared and not leaf.is_scalar:
             if cell not in self._bases:
                 self._bases[cell] = len(outs)
                 outs.append(given(cell.value, cell, cell.strides or cell.asked))
             dims, inner = self._inner(leaf)
-            place, is_array = self._bases[cell], not leaf.is_scalar
-            return Output("out", place, leaf._chain, node.aval, is_array, dims=dims, inner=inner, same=same)
+            return Output("out", self._bases[cell], leaf._chain, node.aval, True, dims=dims, inner=inner, same=same)
         outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
 

@@ -35,12 +35,18 @@ def with_fragment(x):
     return helper(x) * 2, x.sum()
 
 
+def number_twice(x, s):
+    most = x.max()
+    return {"most": most, "more": [most, most + s, x.size], "again": most}
+
+
 @pytest.mark.parametrize(
     ("function", "args"),
     [
         (lambda x, s: x * s + 1, (VALUES, 2.5)),
         (lambda x, s: {"sum": x.sum(), "parts": (x * s, np.array(3) + s), "list": [x > s, s * 2]}, (VALUES, 2.5)),
         (lambda x, s: (x.astype(np.int8), x.max() > s, np.float32(2) * x[0]), (VALUES, 2.5)),
+        (number_twice, (VALUES, 2.5)),
         (with_fragment, (VALUES,)),
     ],
 )
