@@ -9,14 +9,18 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from futurex.frontend.control.collected import blocks
+from futurex.frontend.control.values import raw
 from futurex.frontend.lists import Entry, Tuple, joined, parts_of
-from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer, new_array
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import SCALARS, Tracer, entered, strong
 from futurex.tree.node import Node
 from futurex.tree.pytree import leaf, opened, unflatten
 
-_FEWEST = 8
-"""Entries of such a list."""
+_FEWEST, _OTHERS, _PARTS = 8, 2, 4
+"""Entries of such a list, how many at most are others (the first one, often), and of how many parts it consists."""
 
 
 @leaf
@@ -40,27 +44,31 @@ def gathered(result: Any) -> Any:
 
 
 def _made(entries: list[Any]) -> Gathered | None:
+    if len(entries) < _FEWEST:
+        return None
     rows = [parts_of(entry) for entry in entries]
-    if len(rows) < _FEWEST or not all(_is_number(part) for row in rows for part in row):
+    if not all(map(_may_be_one, (part for row in rows for part in row))):
+        return None
+    if sum(not all(map(_is_row, row)) for row in rows) > _OTHERS:
         return None
     kind = joined(entries)
-    if kind is None or any(part.loose for part in parts_of(kind)):
+    if kind is None or any(part.loose or part.is_array or part.aval.ndim for part in parts_of(kind)):
         return None
     columns = [_column(nodes, part) for nodes, part in zip(zip(*rows, strict=True), parts_of(kind), strict=True)]
     return None if None in columns else Gathered(kind, columns, len(rows))  # type: ignore[arg-type]
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is Tracer and value.is_scalar and value._node in current().gathered
+def _may_be_one(value: Any) -> bool:
+    return type(value) is Tracer or type(value) in SCALARS or isinstance(value, np.generic)
 
 
-def _column(numbers: Sequence[Tracer], kind: Entry) -> Node | None:
-    """The array of which these are neighbouring rows."""
-    places = [current().gathered[number._node] for number in numbers]
-    array, first = places[0]
-    if array.ndim != 1 or array.dtype != kind.aval.dtype:
+def _is_row(value: Any) -> bool:
+    return type(value) is Tracer and value._node in current().gathered
+
+
+def _column(numbers: Sequence[Any], kind: Entry) -> Node | None:
+    """An array of these numbers, which are neighbouring rows of few arrays and few others."""
+    parts = blocks([raw(entered(number)) for number in numbers], lambda node: emit("reshape", strong(node), shape=(1,)))
+    if len(parts) > _PARTS or any(part.dtype != kind.aval.dtype for part in parts):
         return None
-    if any(base is not array or place != first + k for k, (base, place) in enumerate(places)):
-        return None
-    whole = (first, len(places)) == (0, array.shape[0])
-    return array if whole else new_array(array)[first : first + len(places)]._node
+    return parts[0] if len(parts) == 1 else emit("concatenate", *parts, axis=0)

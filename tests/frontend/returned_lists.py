@@ -188,7 +188,24 @@ def of_singles(x):
     return [v for v in x.astype(np.float32)], [i * 3 for i in range(len(x))]  # noqa: C416
 
 
-KNOWN = [doubled, as_floats, numbered, either_sign, some_of, running, of_singles]
+def with_start(x):
+    out = [x[0]]
+    for i in range(1, len(x)):
+        out.append(x[i] * x[0])
+    out.append(x[2])
+    return out, out[-1]
+
+
+def two_loops(x):
+    out = []
+    for v in x:
+        out.append(int(v))
+    for i in range(len(x)):
+        out.append(i)
+    return out
+
+
+KNOWN = [with_start, two_loops, doubled, as_floats, numbered, either_sign, some_of, running, of_singles]
 
 
 def inverses(x):
