@@ -38,7 +38,8 @@ SELDOM = 16
 """Calls among which one may be made both ways."""
 _MANY = 128  # operations of a plan on small arrays, which may well take long by themselves
 _SMALL = 4096  # elements of such arrays
-_HOPELESS = 8.0  # times the slowest staged call: after a plain one that takes so long, no other is tried
+_HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long, no other is tried
+_COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -121,7 +122,8 @@ class Choice:
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""
         self._plain.append(time.perf_counter() - began)
-        if len(self._plain) < TRIALS and not self._plain[-1] > _HOPELESS * max(self._staged):
+        hopeless = min(self._plain) > _HOPELESS * max(self._staged) and sum(self._plain) > _COLD
+        if len(self._plain) < TRIALS and not hopeless:
             return
         self.seconds = min(self._staged), min(self._plain)
         plan, waits = self.variant.plan, self.acts or self.variant.has_log

@@ -17,6 +17,12 @@ def at_once(monkeypatch):
 
 
 @pytest.fixture
+def soon(at_once, monkeypatch):
+    """Compare after a few calls, and take what is measured for what it is."""
+    monkeypatch.setattr(choice, "_BETTER", 1.0)
+
+
+@pytest.fixture
 def long_ones(at_once, monkeypatch):
     """All runs count as long."""
     monkeypatch.setattr(choice, "is_short", lambda plan: False)
@@ -204,6 +210,19 @@ def test_one_plain_call_that_takes_far_longer_is_enough(at_once, monkeypatch):
     assert not taken.plain
 
 
+def test_a_first_plain_call_that_is_slow_for_it_is_cold_is_not_enough(soon):
+    f = fx.futurize(lambda x: x * 2)
+    for _ in range(8):
+        f(np.arange(4.0)).result()
+    taken = f._lane.choice
+    taken.open, taken.plain, taken._staged, taken._plain = True, False, [2e-6] * choice.TRIALS, []
+    taken.was_plain(time.perf_counter() - 3e-5)
+    assert taken.open
+    taken._plain += [1e-6] * (choice.TRIALS - 2)
+    taken.was_plain(time.perf_counter() - 1e-6)
+    assert taken.plain
+
+
 def test_the_faster_way_stays():
     def slow(x):  # a fragment costs more than the call
         return helper(x) * 2
@@ -232,12 +251,6 @@ def compared(f, x, staged, plain):
         taken.was_plain(time.perf_counter() - plain)
     assert not taken.open or taken.plain
     return taken
-
-
-@pytest.fixture
-def soon(at_once, monkeypatch):
-    """Compare after a few calls, and take what is measured for what it is."""
-    monkeypatch.setattr(choice, "_BETTER", 1.0)
 
 
 @pytest.mark.parametrize(("staged", "plain", "taken"), [(200.0, 150.0, True), (150.0, 200.0, False)])
