@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import operator
+import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a c
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 _OF_SHAPES = frozenset({np.shape, np.size, np.ndim})
 _WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+    os.register_at_fork(after_in_child=lambda: globals().update(_MAKING=threading.Lock()))
 
 
 @leaf

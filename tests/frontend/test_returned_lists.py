@@ -1,5 +1,7 @@
 """Lists of numbers come back alike from staged calls and from plain ones, and hold what Python gives."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from returned_lists import ACT, COMPUTE, KNOWN
 
 import futurex as fx
-from futurex.frontend import choice, inflight
+from futurex.frontend import array, choice, inflight
 from futurex.tree.pytree import flatten
 
 X = np.array([0.5, -0.2, 1.5, 2.5, -0.5, 3.0, 0.1])
@@ -220,3 +222,15 @@ def test_dicts_of_hundreds_of_numbers_have_the_short_way():
         as_plain(f(x), lists.by_number(x))
     assert f._lane.pack is not None
     assert f._lane.choice is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_makes_futures_whatever_its_parent_was_about_to_do():
+    entry = fx.futurize(lists.comprehended)(X)[0]
+    with array._MAKING:  # as another thread may
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            os._exit(0 if entry.as_future().result() == 1.0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
