@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import operator
-from collections.abc import Callable, Generator, Iterator
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +17,14 @@ from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.pytree import leaf
 
+_FUTURES = (Done, Future)
+_MAKING = threading.Lock()
 READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 _OF_SHAPES = frozenset({np.shape, np.size, np.ndim})
 _WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+    os.register_at_fork(after_in_child=lambda: globals().update(_MAKING=threading.Lock()))
 
 
 @leaf
@@ -40,21 +46,34 @@ class Array:
 
     __fx_future__ = True
     __array_priority__ = 1000
-    __slots__ = ("__weakref__", "_aval", "_future", "_is_array", "_view", "_writable")
+    __slots__ = ("__weakref__", "_aval", "_held", "_is_array", "_view", "_writable")
+
     def __init__(
         self,
-        future: Future[Any] | Done[Any],
+        future: Future[Any] | Done[Any] | np.generic | bool | int | float | complex,
         aval: Aval,
         view: Callable[[Any], Any] | None = None,
         is_array: bool = False,
     ) -> None:
-        self._future = future
+        self._held = future  # or a number itself, for which most ask no future: lists have thousands of them
         self._aval = aval
         self._view = view
         self._is_array = is_array  # NumPy has arrays without dimensions beside scalars
         self._writable = False
 
     # -- the future --------------------------------------------------------------------------------------------------
+
+    @property
+    def _future(self) -> Future[Any] | Done[Any]:
+        if not isinstance(self._held, _FUTURES):
+            with _MAKING:  # all who ask get one and the same
+                if not isinstance(self._held, _FUTURES):
+                    self._held = Done(self._held)
+        return self._held
+
+    @_future.setter
+    def _future(self, future: Future[Any] | Done[Any]) -> None:
+        self._held = future
 
     @property
     def aval(self) -> Aval:
@@ -65,13 +84,15 @@ class Array:
 
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
-        future = self._future
+        future: Any = self._held
         if type(future) is Done and future.gone is None and not future.readers and type(future.value) is not Resident:
             value = future.value
             if not future.exposed:
                 if future.call is not None:
                     future.call.asked()
                 future.exposed = True
+        elif not isinstance(future, _FUTURES):
+            value = future
         else:
             if future.call is not None:
                 future.call.asked()
@@ -340,6 +361,19 @@ class Array:
     if TYPE_CHECKING:  # what ndarray has is set below
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def numbers(values: Iterable[Any], aval: Aval) -> list[Any]:
+    """An array for each of these numbers, of which there may be many: calls of the class take a quarter longer."""
+    made, new = [], object.__new__
+    for value in values:
+        each = new(Array)
+        each._held = value
+        each._aval = aval
+        each._view = None
+        each._is_array = each._writable = False
+        made.append(each)
+    return made
 
 
 def _refuse_writing(*args: Any, **kwargs: Any) -> None:

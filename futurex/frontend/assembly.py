@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.entries import Listed, views
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
-from futurex.frontend.lists import Entry, parts_of, whole
+from futurex.frontend.lists import parts_of
 from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
@@ -90,6 +91,8 @@ class _Made:
         return self._same[output.same]
 
     def _made(self, output: Output) -> Any:
+        if output.kind == "out":  # as most are
+            return self._out(output)
         if output.kind == "static":
             return output.value
         if output.kind == "given":
@@ -106,8 +109,8 @@ class _Made:
             return self._one_of(output)
         if output.kind == "either":
             return self._either(output)
-        if output.kind == "rows":
-            return self._rows(output)
+        if output.kind in ("rows", "entries"):
+            return self._rows(output) if output.kind == "rows" else self._entries(output)
         if output.kind == "nest":
             return unflatten(output.value, map(self._leaf, output.among.values()))
         if output.kind == "arg":
@@ -115,6 +118,9 @@ class _Made:
             if isinstance(target, Array) and not output.chain:
                 return target
             return _viewed(output, self._inner(output), np.asarray(target)) if output.chain else target
+        raise AssertionError(output.kind)
+
+    def _out(self, output: Output) -> Any:
         assert output.aval is not None
         chain = functools.partial(_viewed, output, self._inner(output)) if output.chain else None
         aval, sizes = output.aval, self._sizes
@@ -155,16 +161,20 @@ class _Made:
         """A list that is as long as the run says. Of a run that failed its error, for whoever looks at it."""
         parts = parts_of(output.value)
         futures = self._futures[output.index : output.index + len(parts)]
-        columns = []
-        for part, future in zip(parts, futures, strict=True):
-            if future.exception() is not None:
-                return Array(future, _NUMBER)
-            rows = np.asarray(Array(future, Aval((0,), part.aval.dtype)).result())
-            aval = Aval((), part.aval.dtype, weak=part.python)
-            columns.append([Array(Done(row), aval) for row in (rows.tolist() if part.python else rows)])
-        if isinstance(output.value, Entry):
-            return columns[0]
-        return [whole(output.value, row) for row in zip(*columns, strict=True)]
+        failed = next((future for future in futures if future.exception() is not None), None)
+        if failed is not None:
+            return Array(failed, _NUMBER)
+        avals = (Aval((0,), part.aval.dtype) for part in parts)
+        return Listed(output.value).of(Array(*each).result() for each in zip(futures, avals, strict=True))
+
+    def _entries(self, output: Output) -> list[Any]:
+        """A list of known length: its entries are there when the arrays are of which they are rows."""
+        parts = parts_of(output.value)
+        futures = self._futures[output.index : output.index + len(parts)]
+        found = [future.value for future in futures if type(future) is Done and type(future.value) is np.ndarray]
+        if len(found) == len(futures):
+            return Listed(output.value).of(iter(found), futures[0].call)
+        return views(output, futures)
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.entries import Listed
 from futurex.frontend.inflight import is_short
+from futurex.frontend.lists import parts_of
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
 from futurex.frontend.returned import Kind, Several, written_call
@@ -24,16 +27,19 @@ from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node
-from futurex.tree.pytree import flatten
+from futurex.tree.pytree import Structure, flatten, unflatten
 
 WORTH, FEWEST = 40e-3, 50
 """Seconds and calls after which both ways are compared."""
 ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
+SELDOM = 16
+"""Calls among which one may be made both ways."""
 _MANY = 128  # operations of a plan on small arrays, which may well take long by themselves
 _SMALL = 4096  # elements of such arrays
-_HOPELESS = 8.0  # times the slowest staged call: after a plain one that takes so long, no other is tried
+_HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long, no other is tried
+_COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -50,7 +56,9 @@ class Misfit(Exception):
 class Choice:
     """How calls of one trace go. Threads may call at once: a measurement that is lost does no harm."""
 
-    __slots__ = ("_calls", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant")
+    __slots__ = (
+        "_calls", "_failures", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant",
+    )  # fmt: skip
 
     def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any] | None) -> None:
         """``variant``: one that only :func:`computes`, for which ``pack`` puts its results into the nest that calls
@@ -65,7 +73,7 @@ class Choice:
         self.open = True
         self.plain = False  # do calls go as plain NumPy?
         self.seconds = (0.0, 0.0)  # of a call, staged and plain, as last compared
-        self._calls, self._spent = 0, 0.0
+        self._calls, self._failures, self._spent = 0, 0, 0.0
         self._staged: list[float] = []
         self._plain: list[float] = []
 
@@ -114,14 +122,20 @@ class Choice:
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""
         self._plain.append(time.perf_counter() - began)
-        if len(self._plain) < TRIALS and not self._plain[-1] > _HOPELESS * max(self._staged):
+        hopeless = min(self._plain) > _HOPELESS * max(self._staged) and sum(self._plain) > _COLD
+        if len(self._plain) < TRIALS and not hopeless:
             return
         self.seconds = min(self._staged), min(self._plain)
         plan, waits = self.variant.plan, self.acts or self.variant.has_log
         longer = _CLEARLY_BETTER if isinstance(plan, Plan) and plan.habit.waits else _MUCH_BETTER
         better = _BETTER if waits or is_short(plan) else longer
         self.plain = self.seconds[1] < better * self.seconds[0]
-        self.open, self._calls = self.plain, 0
+        self.open, self._calls, self._failures = self.plain, 0, 0
+
+    def failed(self) -> None:
+        """A plain call raised, and is made again, staged, if it only computes: then that must be seldom."""
+        self._failures += 1
+        self.open = self.acts or self._failures <= 1 + self._calls // SELDOM
 
     def _looked(self, box: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the call would return staged, of a plain call that returned what the box holds.
@@ -129,11 +143,19 @@ class Choice:
         Raises Misfit for a result of another kind.
         """
         looked = call_and_look(box.pop)
-        if looked.structure != self.variant.structure:
+        theirs = zip(looked.leaves, looked.alone, strict=True)
+        leaves = _placed(self.variant.structure, looked.structure, theirs)
+        if leaves is None:
             raise Misfit(as_futures(looked, args, kwargs))
         outputs, given = self.variant.outputs, flatten((args, kwargs))[0]
         found: list[Any] = [None] * sum(len(places(output)) for output in outputs)
-        for leaf, own, output in zip(looked.leaves, looked.alone, outputs, strict=True):
+        for (leaf, own), output in zip(leaves, outputs, strict=True):
+            if output.kind in ("rows", "entries"):
+                columns = Listed(output.value, output.length).columns(leaf)
+                if columns is None:
+                    raise Misfit(as_futures(looked, args, kwargs))
+                found[output.index : output.index + len(columns)] = columns
+                continue
             if output.kind == "either":
                 number = next((k for k, each in output.among.items() if _is_it(leaf, each)), None)
                 if number is None:
@@ -164,6 +186,8 @@ def _kind(output: Output) -> Kind:
     if output.kind == "out":
         assert output.aval is not None
         return output.aval, output.is_array
+    if output.kind in ("rows", "entries"):
+        return Listed(output.value, output.length)
     if output.kind == "either":
         among = output.among.values()
         numbers = [each.aval for each in among if each.kind == "out" and not each.is_array]
@@ -172,13 +196,14 @@ def _kind(output: Output) -> Kind:
 
 
 def leaves_little(variant: Variant) -> bool:
-    """Does a call leave nothing but new arrays, constants and arguments, whatever it writes into these, draws, prints
-    or raises? It comes back alike from either way then."""
+    """Does a call leave nothing but new arrays, lists of numbers, constants and arguments, whatever it writes into
+    these, draws, prints or raises? It comes back alike from either way then."""
     return (
         not (variant.opened or variant.gives or variant.apart or variant.changes)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
-            each.kind in ("arg", "given", "static", "either", "nest") or (each.kind == "out" and each.aval is not None)
+            each.kind in ("arg", "given", "static", "either", "nest", "rows", "entries")
+            or (each.kind == "out" and each.aval is not None)
             for output in variant.outputs
             for each in _every(output)
         )
@@ -205,11 +230,13 @@ def returns_only(variant: Variant) -> bool:
 def _is_new(output: Output) -> bool:
     if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_new(each) for each in output.among.values())
-    return output.kind == "out" and not output.chain
+    return output.kind in ("rows", "entries") or (output.kind == "out" and not output.chain)
 
 
 def places(output: Output) -> list[int]:
     """The results of a run that an output is made of."""
+    if output.kind in ("rows", "entries"):
+        return list(range(output.index, output.index + len(parts_of(output.value))))
     first = [] if output.kind == "nest" else [output.index]
     return first + [place for each in output.among.values() if each.kind in ("out", "nest") for place in places(each)]
 
@@ -226,6 +253,19 @@ def _is_it(leaf: Any, output: Output) -> bool:
     if output.kind == "static":
         return type(leaf) is type(output.value) and repr(leaf) == repr(output.value)
     return _fits(leaf, output)
+
+
+def _placed(mine: Structure, theirs: Structure, leaves: Iterator[tuple[Any, bool]]) -> list[tuple[Any, bool]] | None:
+    """What stands in a nest of their structure where mine has leaves, and whether nobody else refers to it; None where
+    there is another nest."""
+    if mine.kind is None:
+        if theirs.kind is None:
+            return [next(leaves)]
+        return [(unflatten(theirs, [leaf for leaf, _ in islice(leaves, theirs.n_leaves)]), True)]
+    if (mine.kind, mine.keys, len(mine.children)) != (theirs.kind, theirs.keys, len(theirs.children)):
+        return None
+    parts = [_placed(*each, leaves) for each in zip(mine.children, theirs.children, strict=True)]
+    return None if None in parts else [each for part in parts if part is not None for each in part]
 
 
 def has_rounds(plan: AnyPlan) -> bool:

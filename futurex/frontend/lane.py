@@ -14,9 +14,10 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes, leaves_little, places
+from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key
+from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
-from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
@@ -26,7 +27,7 @@ from futurex.tree.pytree import Structure, unflatten
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
-_LONGEST = 400
+_LONGEST = 1000
 """Leaves of a call or result for which such a function is made."""
 _CONTAINERS = (tuple, list, dict)
 _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
@@ -151,7 +152,10 @@ class _Matcher:
     def _container(self, name: str, structure: Structure) -> None:
         kind = structure.kind
         if kind not in _CONTAINERS:
-            raise _Unsure
+            test, parts = taken_apart(structure, name, self._constant)
+            self._unless(test)
+            self._children(structure, parts)
+            return
         self._unless(f"type({name}) is {self._constant(kind)} and len({name}) == {len(structure.children)}")
         if kind is dict:
             if not all(type(key) is str for key in structure.keys):
@@ -235,15 +239,18 @@ def packed(variant: Variant) -> Pack | None:
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):
-        if output.kind == "either":
-            known[f"a{number}"] = _one_of(output)
+        if output.kind in ("either", "rows", "entries"):
+            known[f"a{number}"] = _one_of(output) if output.kind == "either" else lists_in(output)
             parts.append(f"a{number}(results, call)")
             continue
         known[f"a{number}"] = output.aval
-        parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
+        held = f"Done(results[{output.index}], call)"
+        if not output.is_array:
+            held = f"results[{output.index}] if call is None else {held}"  # nobody need know who asks for a number
+        parts.append(f"Array({held}, a{number}, None, {output.is_array})")
     try:
         nest = _nest(variant.structure, iter(parts), known)
-    except _Unsure:
+    except Unwritten:
         return None
     exec(f"def pack(results, call=None):\n return {nest}", known)
     return known["pack"]
@@ -269,22 +276,25 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
 def _is_plain(output: Output) -> bool:
     if output.kind in ("either", "nest"):
         return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
+    if output.kind in ("rows", "entries"):
+        return True
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 
 
 def _nest(structure: Structure, parts: Any, known: dict[str, Any]) -> str:
     if structure.kind is None:
         return next(parts)
-    if structure.kind not in _CONTAINERS:
-        raise _Unsure
     inner = [_nest(child, parts, known) for child in structure.children]
     if structure.kind is tuple:
         return f"({''.join(f'{each}, ' for each in inner)})"
     if structure.kind is list:
         return f"[{', '.join(inner)}]"
-    entries = []
-    for key, each in zip(structure.keys, inner, strict=True):
-        name = f"n{len(known)}"
-        known[name] = key
-        entries.append(f"{name}: {each}")
+
+    def constant(value: Any) -> str:
+        known[name := f"n{len(known)}"] = value
+        return name
+
+    if structure.kind is not dict:
+        return put_together(structure, inner, constant)
+    entries = [f"{constant(key)}: {each}" for key, each in zip(structure.keys, inner, strict=True)]
     return f"{{{', '.join(entries)}}}"

@@ -17,7 +17,7 @@ from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
-from futurex.frontend.trace import current, emit
+from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array, node_of
 from futurex.ops.control import Failure
 from futurex.tree.aval import Aval
@@ -83,7 +83,7 @@ class Entry:
         """An entry from its element or row of an array. Nobody may write into an array that is one; who does is told
         ``site``."""
         if self.python:
-            return fresh(emit("python_scalar", node, kind=node.dtype.kind))
+            return fresh(read("python_scalar", node, kind=node.dtype.kind))  # it was one, and is again without fail
         made = merged_tracer(node, Kind(self.is_array), (), loose=self.loose)
         if self.is_array:
             made._cell.entangle(_ENTRY, site)

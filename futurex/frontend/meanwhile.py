@@ -21,7 +21,7 @@ from typing import Any
 from futurex.frontend.choice import Choice, Misfit, has_rounds, returns_only
 from futurex.frontend.fragments import of_library
 from futurex.frontend.lane import packed
-from futurex.frontend.returned import Unwritten
+from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.rewrite import NoSource, rewrite
 from futurex.frontend.rewrite.syntax import FX, fx, load
 from futurex.frontend.variants import Variant

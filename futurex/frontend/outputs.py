@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.frontend.control.either import number_of
 from futurex.frontend.errors import Escape
+from futurex.frontend.gathered import Gathered
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.kept import Kept
@@ -36,6 +37,7 @@ class Output:
     # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
     # "either": one of several things, whose number is that output; "nest": of other outputs, ``value`` says how
     # "rows": a list whose entries, which are what ``value`` says, are the rows of that output and those behind it
+    # "entries": the same where the trace knows its ``length``
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -44,14 +46,16 @@ class Output:
     dims: tuple[Dim, ...] = ()  # in the chain of a view
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
     same: int | None = None  # the outputs of a call with this number are one array
+    length: int | None = None
     among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
 def shared_cells(leaves: list[Any]) -> set[Cell]:
+    """Those of arrays that are left in several places, which are to share memory. Numbers share none."""
     seen: set[Cell] = set()
     twice: set[Cell] = set()
     for leaf in leaves:
-        if isinstance(leaf, Tracer):
+        if isinstance(leaf, Tracer) and not leaf.is_scalar:
             (twice if leaf._cell in seen else seen).add(leaf._cell)
     return twice
 
@@ -66,6 +70,10 @@ class Outputs:
 
     def of_result(self, leaf: Any) -> Output:
         """That of a leaf of the result itself, which nobody else holds."""
+        if isinstance(leaf, Gathered):
+            first = len(self._outs)
+            self._outs += leaf.columns
+            return Output("entries", first, value=leaf.kind, length=leaf.length)
         return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
@@ -151,13 +159,12 @@ class Outputs:
         if cell in self._cells and cell.origin is not None:
             dims, inner = self._inner(leaf)
             return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
-        if cell in self._shared:
+        if cell in self._shared and not leaf.is_scalar:
             if cell not in self._bases:
                 self._bases[cell] = len(outs)
                 outs.append(given(cell.value, cell, cell.strides or cell.asked))
             dims, inner = self._inner(leaf)
-            place, is_array = self._bases[cell], not leaf.is_scalar
-            return Output("out", place, leaf._chain, node.aval, is_array, dims=dims, inner=inner, same=same)
+            return Output("out", self._bases[cell], leaf._chain, node.aval, True, dims=dims, inner=inner, same=same)
         outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
 
@@ -190,5 +197,7 @@ def things(leaf: Any) -> Iterator[Any]:
         yield from leaf.values
     elif isinstance(leaf, TracedList):
         yield from map(fresh, leaf.columns())
+    elif isinstance(leaf, Gathered):
+        yield from map(fresh, leaf.columns)
     else:
         yield leaf

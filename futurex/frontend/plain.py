@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.objects import fill
 from futurex.frontend.ownership import Looked, call_and_look
-from futurex.frontend.returned import Call, Kind, Unwritten, owns, written_call
+from futurex.frontend.returned import Call, Kind, owns, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import attributes, flatten, opened, unflatten
@@ -131,7 +132,7 @@ def _completed(value: Any) -> Any:
         return value
     if kind is np.ndarray:
         return Array(Done(value), Aval(value.shape, dtype), None, True)
-    return Array(Done(value), _number(dtype), None, False)
+    return Array(value, _number(dtype), None, False)
 
 
 @functools.lru_cache(maxsize=64)

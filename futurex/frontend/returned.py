@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import Structure
@@ -19,7 +20,7 @@ from futurex.tree.pytree import Structure
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
 Otherwise = Callable[[list[Any], tuple[Any, ...], Any], Any]
 """Takes a list that alone holds what the call returned, and the arguments."""
-_LONGEST = 400
+_LONGEST = 1000
 """Leaves of a result for which such a function is written."""
 _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {} <= 0x7fffffffffffffff"}
 """Python's numbers, and the test whether one is as wide as a traced one."""
@@ -28,34 +29,43 @@ _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {}
 UNFIT = object()
 
 
-class Several:
+class Looking:
+    """A leaf for which there is no short test."""
+
+    def fit(self, leaf: Any) -> Any:
+        """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
+        raise NotImplementedError
+
+
+class Several(Looking):
     """A leaf that is one of several things: one of these ``values``, or a number of one of these types, which a call
     returns in a future."""
 
     def __init__(self, values: Sequence[Any], avals: Sequence[Aval | None]) -> None:
         self._values = [(type(value), value) for value in values]
-        self._avals = {_kind_of(aval): aval for aval in avals if aval is not None}
+        self._avals = {kind_of(aval): aval for aval in avals if aval is not None}
 
     def fit(self, leaf: Any) -> Any:
-        """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
         for kind, value in self._values:
             if type(leaf) is kind and repr(leaf) == repr(value):
                 return leaf
         aval = self._avals.get(type(leaf))
-        if aval is None or (type(leaf) is int and not -(2**63) <= leaf < 2**63):
+        if aval is None or not fits_in(aval, (leaf,)):
             return UNFIT
-        return Array(Done(leaf), aval, None, False)
+        return Array(leaf, aval, None, False)
 
 
-def _kind_of(aval: Aval) -> type:
+def kind_of(aval: Aval) -> type:
+    """The type of a number."""
     return type(aval.dtype.type(0).item()) if aval.weak else aval.dtype.type
 
 
-Kind = tuple[Aval, bool] | type | Several
+def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
+    """Are these numbers, which are of its type, as wide as traced ones?"""
+    return not (aval.weak and aval.dtype.kind == "i" and values) or -(2**63) <= min(values) <= max(values) < 2**63
 
 
-class Unwritten(Exception):
-    """There is no short test for a result of this kind."""
+Kind = tuple[Aval, bool] | type | Looking
 
 
 def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwise) -> Call:
@@ -105,15 +115,20 @@ class _Writer:
     def _tested(self, structure: Structure, name: str) -> str:
         if structure.kind is None:
             return self._leaf(name, next(self._kinds))
-        if structure.kind not in (tuple, list, dict):
-            raise Unwritten
         kind, parts = structure.kind.__name__, [self._name() for _ in structure.children]
-        of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
-        self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
+        plain, source = structure.kind in (tuple, list, dict), f"{name}{'.values()' if structure.kind is dict else ''}"
+        if plain:
+            of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
+            self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
+        else:
+            test, source = taken_apart(structure, name, self._constant)
+            self._unless(test)
         self._unless(f"refs({name}) == {_ALONE}")
         if parts:
-            self.lines.append(f"{', '.join(parts)}, = {name}{'.values()' if kind == 'dict' else ''}")
+            self.lines.append(f"{', '.join(parts)}, = {source}")
         inner = [self._tested(child, part) for child, part in zip(structure.children, parts, strict=True)]
+        if not plain:
+            return put_together(structure, inner, self._constant)
         if kind == "dict":
             return f"dict(zip({name}, ({''.join(f'{each}, ' for each in inner)})))"
         return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"
@@ -121,7 +136,7 @@ class _Writer:
     def _leaf(self, name: str, kind: Kind) -> str:
         if kind is object:
             return name
-        if isinstance(kind, Several):
+        if isinstance(kind, Looking):
             made = self._name()
             self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
             self._unless(f"{made} is not {self._constant(UNFIT)}")
@@ -146,7 +161,7 @@ class _Writer:
             self._unless(f"type({name}) is {number.__name__}{_SIZES[number].format(name)}")
         else:
             self._unless(f"type({name}) is {self._constant(aval.dtype.type)} and {name}.dtype is {dtype}")
-        return f"Array(Done({name}), {value}, None, False)"
+        return f"Array({name}, {value}, None, False)"
 
     def _unless(self, test: str) -> None:
         self.lines.append(f"if not ({test}): break")

@@ -178,7 +178,7 @@ class Futurized(Standing, Generic[P, R]):
             choice.open = False
             return misfit.result
         except Exception:
-            choice.open = choice.acts
+            choice.failed()
             if choice.acts or lane.variant.has_log:
                 raise
             return self._run_again(lane, leaves, args, kwargs)  # whose results tell of the error

@@ -14,6 +14,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
+from futurex.frontend.gathered import gathered
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import kept_apart
@@ -427,7 +428,7 @@ def _collect(
             raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
     result, nests = kept_apart(alternatives(result), trace)
     changed = changed_objects(trace)
-    result_leaves, variant.structure = flatten(taken_apart(result))
+    result_leaves, variant.structure = flatten(gathered(taken_apart(result)))
     parts = [flatten(taken_apart(nest)) for nest in nests]
     inner = [each for part, _ in parts for each in part]
     everywhere = [*result_leaves, *inner, *changed_leaves(changed)]

@@ -4,21 +4,22 @@ import time
 
 import numpy as np
 import pytest
+from choosing import alike, compare_soon, settle
 
 import futurex as fx
 from futurex.frontend import choice
 from futurex.runtime.habit import Habit
-from futurex.runtime.whole import Whole
 
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Compare after a few calls; plain wins."""
-    monkeypatch.setattr(choice, "WORTH", 0.0)
-    monkeypatch.setattr(choice, "FEWEST", 2)
-    monkeypatch.setattr(choice, "_BETTER", 1e9)
-    monkeypatch.setattr(Whole, "settled", True)
-    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    compare_soon(monkeypatch)
+
+
+@pytest.fixture
+def soon(at_once, monkeypatch):
+    """Compare after a few calls, and take what is measured for what it is."""
+    monkeypatch.setattr(choice, "_BETTER", 1.0)
 
 
 @pytest.fixture
@@ -27,15 +28,6 @@ def long_ones(at_once, monkeypatch):
     monkeypatch.setattr(choice, "is_short", lambda plan: False)
     for bound in ("_MUCH_BETTER", "_CLEARLY_BETTER"):
         monkeypatch.setattr(choice, bound, 1e9)
-
-
-def settle(f, *args):
-    """Call until plain NumPy is taken."""
-    for _ in range(200):
-        f(*args)
-        if "calls run as plain NumPy" in f.explain():
-            return
-    pytest.fail(f.explain())
 
 
 VALUES = np.arange(6.0)
@@ -49,12 +41,18 @@ def with_fragment(x):
     return helper(x) * 2, x.sum()
 
 
+def number_twice(x, s):
+    most = x.max()
+    return {"most": most, "more": [most, most + s, x.size], "again": most}
+
+
 @pytest.mark.parametrize(
     ("function", "args"),
     [
         (lambda x, s: x * s + 1, (VALUES, 2.5)),
         (lambda x, s: {"sum": x.sum(), "parts": (x * s, np.array(3) + s), "list": [x > s, s * 2]}, (VALUES, 2.5)),
         (lambda x, s: (x.astype(np.int8), x.max() > s, np.float32(2) * x[0]), (VALUES, 2.5)),
+        (number_twice, (VALUES, 2.5)),
         (with_fragment, (VALUES,)),
     ],
 )
@@ -63,15 +61,7 @@ def test_plain_results_are_those_of_the_trace(at_once, function, args):
     staged = f(*args)
     settle(f, *args)
     plain = f(*args)
-    flat = fx.tree.pytree.flatten
-    assert flat(plain)[1] == flat(staged)[1]
-    for mine, other in zip(flat(plain)[0], flat(staged)[0], strict=True):
-        assert type(mine) is type(other)
-        if isinstance(other, fx.Array):
-            assert (mine.shape, mine.dtype, mine.aval.weak) == (other.shape, other.dtype, other.aval.weak)
-            mine, other = mine.result(), other.result()
-        assert type(mine) is type(other)
-        np.testing.assert_array_equal(mine, other)
+    alike(plain, staged)
 
 
 def test_what_somebody_else_holds_is_copied(at_once):
@@ -220,6 +210,19 @@ def test_one_plain_call_that_takes_far_longer_is_enough(at_once, monkeypatch):
     assert not taken.plain
 
 
+def test_a_first_plain_call_that_is_slow_for_it_is_cold_is_not_enough(soon):
+    f = fx.futurize(lambda x: x * 2)
+    for _ in range(8):
+        f(np.arange(4.0)).result()
+    taken = f._lane.choice
+    taken.open, taken.plain, taken._staged, taken._plain = True, False, [2e-6] * choice.TRIALS, []
+    taken.was_plain(time.perf_counter() - 3e-5)
+    assert taken.open
+    taken._plain += [1e-6] * (choice.TRIALS - 2)
+    taken.was_plain(time.perf_counter() - 1e-6)
+    assert taken.plain
+
+
 def test_the_faster_way_stays():
     def slow(x):  # a fragment costs more than the call
         return helper(x) * 2
@@ -248,12 +251,6 @@ def compared(f, x, staged, plain):
         taken.was_plain(time.perf_counter() - plain)
     assert not taken.open or taken.plain
     return taken
-
-
-@pytest.fixture
-def soon(at_once, monkeypatch):
-    """Compare after a few calls, and take what is measured for what it is."""
-    monkeypatch.setattr(choice, "_BETTER", 1.0)
 
 
 @pytest.mark.parametrize(("staged", "plain", "taken"), [(200.0, 150.0, True), (150.0, 200.0, False)])

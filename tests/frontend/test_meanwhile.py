@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from returned_lists import both_sides, pairs, places
 
 import futurex as fx
 from futurex.frontend.choice import has_rounds
@@ -71,7 +72,10 @@ def roots(values):
 
 GRAPH = np.array([0, 2, 3, 5, 6, 6]), np.array([1, 2, 3, 0, 3, 4]), np.int64(0)
 VALUES = np.array([2.0, 3.0, 0.5])
-CASES = {"list": (levels, GRAPH), "helper": (roots, (VALUES,))}
+CASES = {
+    "list": (levels, GRAPH), "helper": (roots, (VALUES,)),
+    "returned": (both_sides, (VALUES - 1,)), "of tuples": (pairs, (VALUES - 1,)), "beside others": (places, (VALUES,)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
