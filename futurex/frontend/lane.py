@@ -21,7 +21,7 @@ from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
-from futurex.runtime.futures import OWN_REFERENCES, Done, Resident
+from futurex.runtime.futures import OWN_REFERENCES, Done, Future, Resident
 from futurex.tree.pytree import Structure, unflatten
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
@@ -204,10 +204,14 @@ def _take(variant: Variant) -> Take:
     given = variant.gives
     names = "".join(f"x{k}, " for k in range(len(kinds)))
     lines = ["def take(inputs):", f" {names} = inputs"]
-    for k in futures:
-        there = f"type(f{k}) is Done and f{k}.gone is None and x{k}._view is None"
-        unread = f" and not f{k}.readers" if k in given else ""
-        lines += [f" f{k} = x{k}._future", f" if not ({there}{unread}): return None", f" x{k} = f{k}.value"]
+    for k in futures:  # or numbers, which have none yet
+        unread, number = (f" and not f{k}.readers", "False") if k in given else ("", f"not isinstance(f{k}, Future)")
+        lines += [
+            f" f{k} = x{k}._held",
+            f" if type(f{k}) is Done and f{k}.gone is None and x{k}._view is None{unread}: x{k} = f{k}.value",
+            f" elif {number} and type(f{k}) is not Done and x{k}._view is None: x{k} = f{k}",
+            " else: return None",
+        ]
     for k in futures:
         mine = f"type(x{k}) is ndarray and refs(x{k}) == {OWN_REFERENCES} and x{k}.base is None and x{k}.flags.carray"
         dense = f"x{k}.flags.c_contiguous or f{k}.exposed"  # else it is brought into order once, on the long way
@@ -215,7 +219,9 @@ def _take(variant: Variant) -> Take:
         lines.append(f" if not ({mine if k in given else other}): return None")
     owners = "".join(f"f{k}, " for k in given)
     lines.append(f" return [{names}], ({owners})" if given.keys() <= set(futures) else " return None")
-    known: dict[str, Any] = {"Done": Done, "ndarray": np.ndarray, "others": (np.ndarray, Resident), "refs": getrefcount}
+    known: dict[str, Any] = {
+        "Done": Done, "Future": Future, "ndarray": np.ndarray, "others": (np.ndarray, Resident), "refs": getrefcount,
+    }  # fmt: skip
     exec("\n".join(lines), known)
     return known["take"]
 

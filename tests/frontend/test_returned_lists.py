@@ -14,6 +14,7 @@ from returned_lists import ACT, COMPUTE, KNOWN
 
 import futurex as fx
 from futurex.frontend import array, choice, inflight
+from futurex.runtime.futures import Done
 from futurex.tree.pytree import flatten
 
 X = np.array([0.5, -0.2, 1.5, 2.5, -0.5, 3.0, 0.1])
@@ -234,3 +235,23 @@ def test_a_child_makes_futures_whatever_its_parent_was_about_to_do():
             signal.alarm(20)
             os._exit(0 if entry.as_future().result() == 1.0 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_numbers_go_round_the_short_way():
+    """A number that a call returned is an argument of the next as it is, without a future."""
+    @fx.futurize
+    def step(total, k, x):
+        return total * 0.5 + x.sum(), k + 1
+
+    x, total, k, theirs = np.arange(8.0), 0.0, 0, 0.0
+    for _ in range(200):
+        total, k = step(total, k, x)
+        theirs = theirs * 0.5 + x.sum()
+    assert (float(total), int(k)) == (theirs, 200)
+    lane = step._lane
+    assert lane.take is not None
+    leaves = lane.match((total, k, x), {})
+    taken = lane.take(leaves if lane.inputs is None else [leaves[i] for i in lane.inputs])
+    assert taken is not None
+    assert (float(taken[0][0]), taken[0][1:], taken[1]) == (theirs, [200, x], ())
+    assert not isinstance(k._held, Done)
