@@ -51,7 +51,11 @@ def _kind_of(aval: Aval) -> type:
     return type(aval.dtype.type(0).item()) if aval.weak else aval.dtype.type
 
 
-Kind = tuple[Aval, bool] | type | Several
+class Shared:
+    """A leaf that somebody else refers to, or to whose array: it comes back as it is, as long as that is so."""
+
+
+Kind = tuple[Aval, bool] | type | Several | Shared
 
 
 class Unwritten(Exception):
@@ -126,6 +130,10 @@ class _Writer:
             self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
             self._unless(f"{made} is not {self._constant(UNFIT)}")
             return made
+        if isinstance(kind, Shared):
+            viewed = f"isinstance({name}, ndarray) and {name}.base is not None and refs({name}.base) > {_ALONE_BASE}"
+            self._unless(f"refs({name}) > {_ALONE} or ({viewed})")
+            return name
         if isinstance(kind, type):
             self._unless(f"type({name}) is {self._constant(kind)}")
             return name
