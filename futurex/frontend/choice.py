@@ -98,7 +98,7 @@ class Choice:
     def was_staged(self, began: float) -> None:
         """A staged call, begun at ``began``, has returned."""
         took, plan = time.perf_counter() - began, self.variant._plan
-        if plan is None:  # there was no room for one
+        if plan is None or self.variant.rest:  # there was no room for one, or the call went as plain NumPy
             return
         if not is_short(plan):
             took = max(took, plan.grain.seconds)

@@ -195,7 +195,7 @@ def _bound(bound: Any, dynamic: list[Node], node_of: Any) -> Any:
     if isinstance(bound, int | np.integer):
         return int(bound)
     node = node_of(bound)
-    if node is None or node.ndim or node.dtype.kind not in "iub":
+    if node is None or node.ndim or node.dtype.kind not in "iub" or (node.dtype.kind == "b" and not node.aval.weak):
         raise TypeError("slice indices must be integers or None or have an __index__ method")
     if node.op == "const":
         return int(node.value)

@@ -15,7 +15,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.objects import fill
 from futurex.frontend.ownership import Looked, call_and_look
-from futurex.frontend.returned import Call, Kind, owns, written_call
+from futurex.frontend.returned import Call, Kind, Shared, owns, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import attributes, flatten, opened, unflatten
@@ -67,14 +67,14 @@ class PlainCalls:
 def _kind(leaf: Any, own: bool) -> Kind:
     """How a leaf comes back: as a future, or as it is. Raises Unwritten where that is not certain for all like it."""
     if isinstance(leaf, np.ndarray):
-        if not own or not (leaf.base is None or owns(leaf.base)) or type(_completed(leaf)) is not Array:
+        if not own:
+            return Shared()
+        if not (leaf.base is None or owns(leaf.base)) or type(_completed(leaf)) is not Array:
             raise Unwritten
         return Aval(leaf.shape, leaf.dtype), True
     if isinstance(leaf, np.generic) and type(_completed(leaf)) is Array:
         return Aval((), leaf.dtype), False
-    if opened(leaf) is not None:
-        raise Unwritten
-    return type(leaf)
+    return type(leaf) if opened(leaf) is None else Shared()
 
 
 def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -118,7 +118,10 @@ def _choice(generator: TracedGenerator, a: Any, axis: Any = 0, **given: Any) -> 
     if generator._legacy and array.ndim > 1:
         raise Escape("choice from an array of several dimensions", "RandomState refuses it")
     index = sampled(generator, "choice", given, a=array.shape[axis])
-    return array[index] if array.ndim == 1 and index.is_scalar else _take(array, index, axis)
+    if array.ndim == 1 and index.is_scalar:
+        return array[index]
+    chosen = _take(array, index, axis)
+    return chosen if chosen.ndim else new_array(chosen._node)  # of ``size=()``
 
 
 # -- convenience -------------------------------------------------------------------------------------------------------

@@ -65,7 +65,11 @@ def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
     return not (aval.weak and aval.dtype.kind == "i" and values) or -(2**63) <= min(values) <= max(values) < 2**63
 
 
-Kind = tuple[Aval, bool] | type | Looking
+class Shared:
+    """A leaf that somebody else refers to, or to whose array: it comes back as it is, as long as that is so."""
+
+
+Kind = tuple[Aval, bool] | type | Looking | Shared
 
 
 def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwise) -> Call:
@@ -141,6 +145,10 @@ class _Writer:
             self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
             self._unless(f"{made} is not {self._constant(UNFIT)}")
             return made
+        if isinstance(kind, Shared):
+            viewed = f"isinstance({name}, ndarray) and {name}.base is not None and refs({name}.base) > {_ALONE_BASE}"
+            self._unless(f"refs({name}) > {_ALONE} or ({viewed})")
+            return name
         if isinstance(kind, type):
             self._unless(f"type({name}) is {self._constant(kind)}")
             return name

@@ -118,7 +118,7 @@ class Futurized(Standing, Generic[P, R]):
             if variant is None:
                 return self._run_plain(args, kwargs)
             if variant.escape is not None or variant.error is not None:
-                if self._may_be_plain and variant.given_up:
+                if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
@@ -275,7 +275,7 @@ class Futurized(Standing, Generic[P, R]):
             warnings.warn(text, stacklevel=5)
 
     def _warn_of_kinds(self, structure: Structure) -> None:
-        recent = [variants[-1].leaves for variants in list(self._variants.values())[-8:]]
+        recent = [known[-1].leaves for known in [*self._variants.values()][-8:] if known]  # others are forgotten
         changing = [
             path for position, path in enumerate(argument_paths(self.plain, structure))
             if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4

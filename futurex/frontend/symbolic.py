@@ -42,8 +42,8 @@ def is_open(leaf: Any) -> bool:
 
 
 def _is_open_int(leaf: Any) -> bool:
-    """Is it an int as wide as a traced one?"""
-    return type(leaf) is int and -(1 << 63) <= leaf < 1 << 63
+    """Is it an int as wide as a traced one, and so far from the widest that counting does not reach these?"""
+    return type(leaf) is int and -(1 << 61) <= leaf < 1 << 61
 
 
 def _sizes(leaf: Any) -> Sizes:

@@ -138,6 +138,7 @@ class Trace:
         self.scopes: list[Scope] = []
         self.regions: list[Scope] = [Scope(0)]
         self.counters: dict[Node, range] = {}  # of loops whose rounds are known, and all their values
+        self.wide: set[Node] = set()  # Python ints of loops that begin near the widest there are
         self.effects: list[Node] = []
         self.failing: list[Node] = []
         self.n_ordered = 0  # of those, how many come before a check

@@ -491,13 +491,13 @@ def new_array(node: Node) -> Tracer:
 
 def extent_of(value: Any) -> Any:
     """An extent that staged code asks for: an int, or a dimension that the run computes."""
-    if isinstance(value, Dim):
-        return value
     if isinstance(value, Tracer) and value._node.op != "const":
         if value.ndim or value.dtype.kind not in "iu":
             raise TypeError(f"'{value.dtype}' object cannot be interpreted as an integer")
         return dim_of(value._node)
-    return operator.index(value)
+    if isinstance(value, bool):  # it has an index, but NumPy asks for more
+        raise TypeError("an integer is required")
+    return value if isinstance(value, Dim) else operator.index(value)
 
 
 def as_shape(shape: Any) -> tuple[Any, ...]:

@@ -74,6 +74,13 @@ def test_other_arguments_at_every_call(traced):
     assert len(traced) == staging.VARIANTS + 1
 
 
+def test_other_arguments_at_every_call_whose_traces_are_forgotten():
+    """The first call of each kind teaches what the opaque function returns, and leaves no trace."""
+    f = fx.futurize(lambda x, name: np.linalg.eigvals(x) * len(name))
+    with pytest.warns(UserWarning, match="more than 32 kinds of arguments"):
+        assert [f(np.eye(2), str(10**k)).tolist() for k in range(60)] == [[k + 1] * 2 for k in range(60)]
+
+
 def test_who_asks_for_a_trace_gets_one(traced):
     f = fx.futurize(depends)
     with pytest.warns(UserWarning, match="what changes"):

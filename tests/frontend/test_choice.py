@@ -358,3 +358,17 @@ def test_plain_calls_return_the_same_the_short_way_and_the_long_one(kind):
             np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
             assert (one is x) is (two is x)
     assert short._lane.plain is not None
+
+
+def test_calls_that_go_plain_because_runs_failed_are_not_measured_as_staged():
+    def outgrows(a):
+        product = 1
+        for v in a:
+            product = product * int(v)
+        return product
+
+    f, a = fx.futurize(outgrows), np.full(6, 2**40)
+    for _ in range(100):
+        assert f(a) == 2**240
+    assert f._lane.variant.rest
+    assert f._lane.choice._calls < 20

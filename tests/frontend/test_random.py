@@ -71,6 +71,7 @@ def calls_of(legacy):
     yield "choice", (4, 3), {"p": P}
     yield "choice", (4, 3, False), {"p": list(P)}
     yield "choice", (P,), {}
+    yield "choice", (P, ()), {}
     yield "choice", ([1, 2, 3], 2), {}
     yield "choice", (P, (2, 3)), {}
     yield "permutation", (5,), {}

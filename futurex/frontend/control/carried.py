@@ -47,6 +47,7 @@ from futurex.frontend.sites import may_be_collected
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
+from futurex.frontend.wide import note_wide
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const, next_id, param
 from futurex.tree.pytree import containers, flatten, unflatten
@@ -268,6 +269,7 @@ def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]
         assert aval is not None
         params.append(param(aval, entry.name))
         value, bound = params[-1], None
+        note_wide(value, raw(entry.leaves[k]))
         if entry.moves:
             leaves[k] = new_array(value)
             continue

@@ -10,15 +10,13 @@ import numpy as np
 
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import fresh
+from futurex.frontend.wide import COUNTED, SMALL, WIDE, bits_of_int
 from futurex.tree.node import Node
 from futurex.tree.source import without_frames
 
 _DIVISIONS = {
     np.divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod, np.divmod: divmod,
 }  # fmt: skip
-_WIDE = 63  # bits of an integer from data
-_COUNTED = 62  # bits that counting by small steps does not reach
-_SMALL = 40
 _LIMIT = 2.0**63
 _LEAST = -(1 << 63)
 
@@ -41,7 +39,7 @@ def check_power(base: Node, exponent: Node) -> None:
     """Check that a power of two ints is one, too: by a negative one it is a float. One of more than 64 bits fails."""
     if exponent.op != "const":
         _require(emit("greater_equal", exponent, 0), OverflowError("a negative power of a Python int of staged code"))
-    elif bits_of_int(base) * exponent.value <= _WIDE or exponent.value <= 1:
+    elif bits_of_int(base) * exponent.value <= WIDE or exponent.value <= 1:
         return
     current().waits = True  # the call that fails is run again as plain Python
 
@@ -72,20 +70,20 @@ def _fits(ufunc: Any, a: Node, b: Node) -> Node | None:
     """A node that is true where the result has 64 bits; None if it surely has."""
     low, high = sorted((bits_of_int(a), bits_of_int(b)))
     if ufunc in (np.add, np.subtract):
-        if high < _WIDE and (low <= _SMALL or high < _COUNTED):
+        if high < WIDE and (low <= SMALL or high < COUNTED):
             return None
-        if high < _WIDE and high + 1 < _COUNTED:
+        if high < WIDE and high + 1 < COUNTED:
             return None
         result = emit("add" if ufunc is np.add else "subtract", a, b)
         first = emit("bitwise_xor", a, result)
         second = emit("bitwise_xor", b if ufunc is np.add else emit("invert", b), result)
         return emit("greater_equal", emit("bitwise_and", first, second), 0)
     if ufunc is np.multiply:
-        if low + high <= _WIDE or low == 0 or (low == 1 and _is_unit(a, b)):
+        if low + high <= WIDE or low == 0 or (low == 1 and _is_unit(a, b)):
             return None
         product = emit("multiply", emit("python_scalar", a, kind="f"), emit("python_scalar", b, kind="f"))
         return emit("less", emit("absolute", product), _LIMIT)
-    if ufunc is np.floor_divide and bits_of_int(a) == _WIDE and (b.op != "const" or b.value == -1):
+    if ufunc is np.floor_divide and bits_of_int(a) == WIDE and (b.op != "const" or b.value == -1):
         return emit("logical_or", emit("not_equal", a, _LEAST), emit("not_equal", b, -1))
     if ufunc is np.left_shift:
         shift = emit("power", 2.0, emit("python_scalar", b, kind="f"))
@@ -96,41 +94,10 @@ def _fits(ufunc: Any, a: Node, b: Node) -> Node | None:
 
 def _opposite_fits(ufunc: Any, a: Node) -> Node | None:
     """The same for what changes signs: the least integer has no opposite of 64 bits."""
-    if ufunc not in (np.negative, np.absolute) or bits_of_int(a) < _WIDE:
+    if ufunc not in (np.negative, np.absolute) or bits_of_int(a) < WIDE:
         return None
     return emit("not_equal", a, _LEAST)
 
 
 def _is_unit(*nodes: Node) -> bool:
     return any(node.op == "const" and abs(node.value) <= 1 for node in nodes)
-
-
-def bits_of_int(node: Node, depth: int = 0) -> int:
-    """How many bits the absolute value of an integer may need."""
-    if node.op == "const":
-        return int(node.value).bit_length()
-    if depth > 8:
-        return _COUNTED
-    inner = [bits_of_int(source, depth + 1) for source in node.inputs if node.op in _RULES]
-    if node.op == "python_scalar":
-        source = node.inputs[0]
-        if source.dtype.kind == "b":
-            return 1
-        if source.aval.weak and source.dtype.kind == "i":
-            return bits_of_int(source, depth + 1)
-        return 8 * source.dtype.itemsize if source.dtype.kind in "iu" and source.dtype.itemsize < 8 else _WIDE
-    if node.op == "param":
-        return _SMALL if node.attrs["name"] == "the counter" else _COUNTED
-    return _RULES[node.op](inner) if node.op in _RULES else _COUNTED
-
-
-_RULES: dict[str, Any] = {
-    "add": lambda bits: min(max(bits) + 1, _COUNTED),
-    "subtract": lambda bits: min(max(bits) + 1, _COUNTED),
-    "multiply": lambda bits: min(sum(bits), _COUNTED),
-    "floor_divide": lambda bits: bits[0],
-    "remainder": lambda bits: bits[1],
-    "negative": max,
-    "absolute": max,
-    "where": lambda bits: max(bits[1:]),
-}

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.checks import bits_of_int, check_numbers, check_power
+from futurex.frontend.numpy_api.checks import check_numbers, check_power
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute, is_arraylike, refuse_loose
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
+from futurex.frontend.wide import bits_of_int
 from futurex.tree.node import Node
 
 # ``array ** number`` takes these short cuts, which differ from np.power in the last bit.

@@ -17,9 +17,9 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.lists import Entry, TracedList
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
+from futurex.frontend.numpy_api.ufuncs import applied, into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node, const, size_node
 
@@ -334,17 +334,19 @@ def tile(A: Any, reps: Any) -> Tracer:
             blocks = emit("reshape", x._node, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
             blocks = emit("repeat_each", blocks, times=count, axis=0)
             x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
+        elif count is None:
+            raise TypeError("unsupported operand type(s) for *: 'int' and 'NoneType'")
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
     return fresh(x._node)
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:
-    x = array_node(m)
+    x = as_tracer(m)
     extents = x.shape[-2:]  # the triangle of a row is a square
-    mask = np.tri(extents[0], extents[-1], k if lower else k - 1, dtype=bool)
-    zero = const(np.zeros((), x.dtype)[()])
-    return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))
+    mask = new_array(const(np.tri(extents[0], extents[-1], k if lower else k - 1, dtype=bool)))
+    zero = x.dtype.type(0)
+    return applied("where", mask, x, zero) if lower else applied("where", mask, zero, x)
 
 
 @handles(np.tril)

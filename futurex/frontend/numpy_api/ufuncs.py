@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import Strides, f_strides, result_strides
+from futurex.frontend.layout import Strides, c_strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
 from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
 from futurex.frontend.trace import current, emit, emit_many
@@ -344,15 +345,38 @@ def _generalised(
         result = emit("transpose", result, axes=from_end(places, result.ndim))
     if target is None and out is not ...:
         product = fresh(result)
-        if axis is None and axes is None:  # stacks keep the order of their operands, matrices are in C order
-            stacked = [each for each in map(entered, inputs) if isinstance(each, Tracer) and each.ndim > 2]
-            product._cell.strides = layout_of(result.aval, stacked, [each._node for each in stacked])
+        if axis is None and axes is None:
+            product._cell.strides = _strides_of_product(ufunc, product, [entered(value) for value in inputs])
         return product
     if target is None:
         return new_array(result)
     if result.shape != target.shape and not broadcast_shapes(result.shape, target.shape) == target.shape:
         raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
     return into(target, result, True, casting)
+
+
+# How many dimensions of an operand are those of its matrix or vector.
+_CORE: dict[np.ufunc, tuple[int, int]] = {np.matmul: (2, 2), np.vecdot: (1, 1), np.matvec: (2, 1), np.vecmat: (1, 2)}
+
+
+def _strides_of_product(ufunc: np.ufunc, product: Tracer, operands: Sequence[Any]) -> Strides:
+    """NumPy's layout of a stack of products: the stack keeps the order of the operands' stacks, whatever that of their
+    matrices is, and each matrix is in C order."""
+    depths = [max(np.ndim(each) - core, 0) for each, core in zip(operands, _CORE[ufunc], strict=True)]
+    depth = max(depths)
+    stacks = [
+        (each.shape[:own], each.strides_in_memory and each.strides_in_memory[:own])
+        for each, own in zip(operands, depths, strict=True)
+        if isinstance(each, Tracer)
+    ]
+    outer = result_strides(Aval(product.shape[:depth], product.dtype), stacks)
+    if outer is None:
+        return None
+    lying = c_strides(product.aval)
+    if outer == c_strides(Aval(product.shape[:depth], product.dtype)):  # extents may be unknown here
+        return lying
+    size = math.prod(product.shape[depth:])
+    return (*(stride * size for stride in outer), *lying[depth:])
 
 
 def _axis_last(node: Node, axis: int) -> Node:
