@@ -133,9 +133,9 @@ def test_matmul_refuses_what_it_cannot_mean():
 @quick
 @given(
     st.integers(0, 40), st.integers(1, 40), st.integers(1, 150), st.sampled_from([(), (1,), (2,), (5,), (3, 2)]),
-    st.tuples(st.booleans(), st.booleans(), st.booleans()), st.integers(2, 17), st.booleans(),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()), st.integers(2, 17),
 )  # fmt: skip
-def test_products_in_parts_are_those_of_the_whole(rows, inner, columns, batch, how, threads, by_blas):
+def test_products_in_parts_are_those_of_the_whole(rows, inner, columns, batch, how, threads):
     turned_x, turned_y, bias = how
     rng = np.random.default_rng(4)
     x = floats(rng, (*batch, *((inner, rows) if turned_x else (rows, inner))))
@@ -143,14 +143,28 @@ def test_products_in_parts_are_those_of_the_whole(rows, inner, columns, batch, h
     b = [floats(rng, (columns,))] * bias
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gemm, "LEAST_SHARED", 0)
-        patch.setattr(gemm, "_SMALL", 0)
-        patch.setattr(gemm, "_FEW_ROWS", 1000 if by_blas else 0)
         kernel = onednn.matmul(x.shape, y.shape, turned_x, turned_y, bias, threads=threads)
     expected = np.matmul(*(each.swapaxes(-1, -2) if turned else each
                            for each, turned in ((x, turned_x), (y, turned_y))))  # fmt: skip
-    for _ in range(2):  # arrays anew each time
-        [found] = run(kernel, [expected.shape], x.copy(), y.copy(), *b)
-        np.testing.assert_allclose(found, expected + (b[0] if bias else 0), rtol=1e-4, atol=1e-4)
+    [found] = run(kernel, [expected.shape], x, y, *b)
+    np.testing.assert_allclose(found, expected + (b[0] if bias else 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("turned_x", [False, True])
+@pytest.mark.parametrize("turned_y", [False, True])
+@pytest.mark.parametrize("rows, columns, threads", [(70, 30, 2), (12, 300, 2), (64, 256, 4), (50, 200, 7)])
+def test_products_by_the_librarys_blas_are_cut(monkeypatch, turned_x, turned_y, rows, columns, threads):
+    for name, value in (("LEAST_SHARED", 0), ("_SMALL", 0), ("_FEW_ROWS", 1000)):
+        monkeypatch.setattr(gemm, name, value)
+    rng = np.random.default_rng(9)
+    x_shape, y_shape = (33, rows) if turned_x else (rows, 33), (columns, 33) if turned_y else (33, columns)
+    kernel = onednn.matmul(x_shape, y_shape, turned_x, turned_y, threads=threads)
+    assert set(kernel.implementations) == {"sgemm"}
+    assert len(kernel.implementations) > 1
+    for _ in range(2):  # where the arrays lie is asked each time
+        x, y = floats(rng, x_shape), floats(rng, y_shape)
+        [found] = run(kernel, [(rows, columns)], x, y)
+        np.testing.assert_allclose(found, (x.T if turned_x else x) @ (y.T if turned_y else y), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
