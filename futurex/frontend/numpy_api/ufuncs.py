@@ -356,7 +356,7 @@ def _generalised(
 
 
 # How many dimensions of an operand are those of its matrix or vector.
-_CORE = {np.matmul: (2, 2), np.vecdot: (1, 1), np.matvec: (2, 1), np.vecmat: (1, 2)}
+_CORE: dict[Any, tuple[int, int]] = {np.matmul: (2, 2), np.vecdot: (1, 1), np.matvec: (2, 1), np.vecmat: (1, 2)}
 
 
 def _strides_of_product(ufunc: np.ufunc, product: Tracer, operands: Sequence[Any]) -> Strides:
