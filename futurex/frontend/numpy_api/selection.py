@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from futurex.frontend.numpy_api.registry import call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
-from futurex.tree.dims import same
+from futurex.tree.dims import is_static, same
 from futurex.tree.node import Node, const
 
 
@@ -85,6 +86,9 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None:
         x, axis = x.ravel(), 0
     axis = one_axis(axis, x.ndim)
+    shape = (*x.shape[:axis], *np.shape(indices), *x.shape[axis + 1 :])
+    if is_static((*shape, x.shape[axis])) and not x.shape[axis] and math.prod(shape):
+        raise IndexError("cannot do a non-empty take from an empty axes.")
     taken = x[(slice(None),) * axis + (_positions(indices, x.shape[axis], mode),)]
     taken = taken if not taken.ndim else new_array(taken._node)
     return taken if out is None else exactly_into(out, taken, "numpy.take")
