@@ -45,3 +45,26 @@ def test_a_bool_of_python_is_a_bound_of_a_slice():
 def test_none_is_no_number_of_tiles(times):
     with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*"):
         fx.futurize(lambda x: np.tile(x, times))(np.arange(4.0))
+
+
+TYPES = [
+    lambda x, s: x.astype(s),
+    lambda x, s: x.sum(dtype=s),
+    lambda x, s: np.sum(x, dtype=s),
+    lambda x, s: np.array([1, 2], dtype=s) + x[:2],
+    lambda x, s: np.zeros_like(x, dtype=s),
+    lambda x, s: np.cumsum(x, dtype=s),
+    lambda x, s: np.add(x, x, dtype=s),
+    lambda x, s: np.add.reduce(x, dtype=s),
+]
+
+
+@pytest.mark.parametrize("function", TYPES)
+@pytest.mark.parametrize("value", [2.0, 3, np.zeros(3)])
+def test_a_number_or_array_is_no_data_type(function, value):
+    x = np.arange(4.0)
+    with pytest.raises(TypeError) as expected:
+        function(x, value)
+    with pytest.raises(TypeError) as found:
+        fx.futurize(function)(x, value)
+    assert str(found.value) == str(expected.value)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape, mark
+from futurex.frontend.tracer import Tracer
 
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
@@ -40,6 +41,7 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
         raise Escape(f"numpy.{getattr(function, '__name__', function)}", "this function has no translation yet")
     if kwargs.get("device") in (None, "cpu") and kwargs.get("like") is None:
         kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "like")}
+    check_type(kwargs.get("dtype"))
     try:
         return handler(*args, **kwargs)
     except TypeError as error:
@@ -49,9 +51,16 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
         raise
 
 
+def check_type(dtype: Any) -> None:
+    """A traced number or array is no data type, although it has one, which :class:`numpy.dtype` would take."""
+    if isinstance(dtype, Tracer):
+        raise Escape("a number or array for a data type", "NumPy refuses it")
+
+
 def call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
     """A method of a traced array. A wrong keyword is called wrong by the name that the user knows."""
     handler = METHODS[name]
+    check_type(args[0] if name == "astype" and args else kwargs.get("dtype"))
     try:
         return handler(array, *args, **kwargs)
     except TypeError as error:

@@ -14,7 +14,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides, c_strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
-from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
+from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE, check_type
 from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array, node_of
 from futurex.tree.aval import Aval
@@ -34,6 +34,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     """A ufunc or one of its methods; its results are NumPy's own, never Python numbers."""
     from futurex.frontend.numpy_api.ufunc_methods import METHODS_OF_UFUNCS
 
+    check_type(kwargs.get("dtype"))
     if method != "__call__":
         handler = METHODS_OF_UFUNCS.get(method)
         if handler is None:
