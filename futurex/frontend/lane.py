@@ -227,10 +227,11 @@ def _take(variant: Variant) -> Take:
 
 
 def _pack(variant: Variant) -> Pack | None:
-    """Writes ``pack``, where all that a run leaves behind are arrays that it returns."""
+    """Writes ``pack``, where all that a run leaves behind are arrays that it returns. One that may fail as plain Python
+    does not is made again then: it has changed nothing."""
     plain = (
         not (variant.written or variant.apart or variant.generators or variant.has_log)
-        and not (variant.waits or variant.quiet or variant.opened)
+        and not (variant.prints or variant.quiet or variant.opened)
         and all(map(_is_plain, variant.outputs))
         and all(isinstance(capture.array, np.ndarray | np.generic) for capture in variant.captures)
     )

@@ -143,7 +143,7 @@ class Futurized(Standing, Generic[P, R]):
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant = lane.variant
         plan = variant._plan
-        if lane.pack is None or not isinstance(plan, Plan):
+        if lane.pack is None or not isinstance(plan, Plan) or variant.rest:
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
@@ -155,11 +155,15 @@ class Futurized(Standing, Generic[P, R]):
             values, owners = taken
             try:
                 if lane.fits and (results := run_quickly(plan, inputs)) is not None:
+                    variant.failed = 0
                     return lane.pack(results)
                 found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
             except Exception as error:
+                if variant.waits:  # it may have to be made again as plain NumPy
+                    return self._run(variant, leaves, args, kwargs)
                 return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
             if found is not None:
+                variant.failed = 0
                 return lane.pack(*found)
             del taken, values  # what is given away is copied where others hold it
         return self._run(variant, leaves, args, kwargs)
