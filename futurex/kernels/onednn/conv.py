@@ -23,6 +23,7 @@ from futurex.kernels.onednn.primitive import (
     channels_last,
     cut,
     describe_plain,
+    is_quick,
     unless_unsupported,
     zero_kernel,
 )
@@ -188,11 +189,12 @@ def _in_slices(
 
     None where oneDNN is missing or cannot do it.
     """
-    if threads > 1 and geometry.products >= _LEAST and len(parts := cut_up(geometry, threads)) > 1:
-        kernel = unless_unsupported(lambda: build(parts, threads))
-        if kernel is not None:
-            return kernel
-    return unless_unsupported(lambda: build([Slice(geometry, 0, 0)], 1))
+    parts = cut_up(geometry, threads) if threads > 1 and geometry.products >= _LEAST else []
+    kernel = unless_unsupported(lambda: build(parts, threads)) if len(parts) > 1 else None
+    if kernel is not None and is_quick(kernel):
+        return kernel
+    whole = unless_unsupported(lambda: build([Slice(geometry, 0, 0)], 1))
+    return whole if kernel is None or (whole is not None and is_quick(whole)) else kernel
 
 
 def _pieces(program: Program, geometry: Geometry, operands: Sequence[Operand]) -> list[list[Operand]]:

@@ -32,6 +32,7 @@ from futurex.kernels.onednn.primitive import (
     cut,
     describe,
     describe_plain,
+    is_quick,
     primitive_description,
     unless_unsupported,
     zero_kernel,
@@ -204,7 +205,7 @@ def matmul_of_views(
     rank = len(product.out_shape)
     views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
     kernel = _compiled(product.out_shape, inputs, product.out_shape, views, bias, threads, _ALIGNED)
-    if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
+    if kernel is None or not is_quick(kernel):
         return None
     return _OfViews(kernel, tuple(tuple(4 * step for step in strides) for strides in (x_strides, y_strides)))
 
@@ -286,7 +287,7 @@ def _in_tiles(
     """The kernel that is built of tiles; whole, for one thread, where that is small or cannot be cut."""
     tiles = tiles_of(shape, threads) if threads > 1 and products >= LEAST_SHARED else []
     kernel = unless_unsupported(lambda: build(tiles, threads)) if len(tiles) > 1 else None
-    if kernel is not None and "ref" not in kernel.implementations[0]:  # type: ignore[attr-defined]
+    if kernel is not None and is_quick(kernel):
         return kernel
     return unless_unsupported(lambda: build([tuple(map(_all_of, shape))], 1))
 

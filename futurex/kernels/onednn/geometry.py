@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from futurex.kernels.onednn.binding import Handle, Owned
@@ -151,20 +151,12 @@ def slices(whole: Geometry, threads: int) -> list[Slice]:
     >>> [each.geometry.y_shape for each in slices(geometry, 2)][:3]
     [(1, 4, 8, 16), (1, 4, 8, 16), (1, 4, 8, 16)]
     """
-    images = whole.x_shape[0]
-    if _evenness(images, threads) >= _EVEN:
-        return by_images(whole, threads)
-    parts = next((parts for parts in range(2, threads + 2) if _evenness(images * parts, threads) >= _EVEN), threads)
-    return _placed(whole, [_rows_of_result(whole, *each) for each in cut(whole.y_shape[1], parts)])
+    return _sliced(whole, threads, whole.y_shape[1], _rows_of_result)
 
 
 def input_slices(whole: Geometry, threads: int) -> list[Slice]:
     """The same for the gradient with respect to x: parts are those of x."""
-    images = whole.x_shape[0]
-    if _evenness(images, threads) >= _EVEN:
-        return by_images(whole, threads)
-    parts = next((parts for parts in range(2, threads + 2) if _evenness(images * parts, threads) >= _EVEN), threads)
-    return _placed(whole, [_rows_of_input(whole, *each) for each in cut(whole.x_shape[1], parts)])
+    return _sliced(whole, threads, whole.x_shape[1], _rows_of_input)
 
 
 def by_images(whole: Geometry, parts: int) -> list[Slice]:
@@ -186,18 +178,21 @@ _Rows = tuple[Geometry, int, int]
 """Rows of one image: their convolution, and its first row in x and in y."""
 
 
-def _placed(whole: Geometry, rows: Sequence[_Rows | None]) -> list[Slice]:
-    """The same rows of each image; none where one of these has none."""
-    (images, height, *x_rest), (_, above, *y_rest) = whole.x_shape, whole.y_shape
+def _sliced(
+    whole: Geometry, threads: int, height: int, rows_of: Callable[[Geometry, int, int], _Rows | None]
+) -> list[Slice]:
+    """Slices by images, or the same rows of each; none where some rows have no convolution of their own."""
+    images = whole.x_shape[0]
+    if _evenness(images, threads) >= _EVEN:
+        return by_images(whole, threads)
+    parts = next((parts for parts in range(2, threads + 2) if _evenness(images * parts, threads) >= _EVEN), threads)
+    rows = [rows_of(whole, *each) for each in cut(height, parts)]
+    x_image, y_image = (4 * math.prod(shape[1:]) for shape in (whole.x_shape, whole.y_shape))
+    x_row, y_row = (4 * math.prod(shape[2:]) for shape in (whole.x_shape, whole.y_shape))
     return [
-        Slice(
-            each[0],
-            4 * (image * height + each[1]) * math.prod(x_rest),
-            4 * (image * above + each[2]) * math.prod(y_rest),
-        )
+        Slice(geometry, image * x_image + x_begin * x_row, image * y_image + y_begin * y_row)
         for image in range(images)
-        for each in rows
-        if each is not None
+        for geometry, x_begin, y_begin in filter(None, rows)
     ] if None not in rows else []  # fmt: skip
 
 

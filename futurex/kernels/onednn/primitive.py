@@ -405,6 +405,11 @@ def unless_unsupported(build: Callable[[], Kernel]) -> Kernel | None:
         return None
 
 
+def is_quick(kernel: Kernel) -> bool:
+    """Is none of its primitives one that oneDNN has for what it has nothing else for?"""
+    return not any(name.startswith("ref") for name in kernel.implementations)  # type: ignore[attr-defined]
+
+
 def zero_kernel(results: Sequence[Shape], inputs: Sequence[Shape]) -> Kernel:
     """A kernel for empty inputs: every result is zero everywhere, if it has elements at all."""
     checks = array_checks(results, inputs)
