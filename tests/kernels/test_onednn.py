@@ -239,11 +239,13 @@ def test_convolutions_in_parts_are_those_of_the_whole(place, batch, channels, bi
 
 
 @pytest.mark.parametrize("batch, threads", [(8, 2), (3, 2), (1, 2), (1, 4), (5, 3), (2, 16)])
-def test_convolutions_are_cut_for_all_threads(batch, threads):
-    x_shape, w_shape = (batch, 28, 28, 32), (3, 3, 32, 160)
-    how = (x_shape, w_shape, (1, 1), ((1, 1), (1, 1)), (1, 1))
+@pytest.mark.parametrize("size, stride, padding", [(3, 1, 1), (1, 2, 0), (3, 2, 1)])
+def test_convolutions_are_cut_for_all_threads(batch, threads, size, stride, padding):
+    x_shape, w_shape = (batch, 64, 28, 32), (size, size, 32, 160)
+    how = (x_shape, w_shape, (stride,) * 2, ((padding,) * 2,) * 2, (1, 1))
     rng = np.random.default_rng(6)
-    x, w, g = floats(rng, x_shape), floats(rng, w_shape), floats(rng, (batch, 28, 28, 160))
+    y_shape = (batch, 64 // stride, 28 // stride, 160)
+    x, w, g = floats(rng, x_shape), floats(rng, w_shape), floats(rng, y_shape)
     for make, shape, arrays in (
         (onednn.conv_forward, g.shape, (x, w)), (onednn.conv_input_grad, x_shape, (g, w)),
         (onednn.conv_weight_grad, w_shape, (x, g)),

@@ -151,12 +151,12 @@ def slices(whole: Geometry, threads: int) -> list[Slice]:
     >>> [each.geometry.y_shape for each in slices(geometry, 2)][:3]
     [(1, 4, 8, 16), (1, 4, 8, 16), (1, 4, 8, 16)]
     """
-    return _sliced(whole, threads, whole.y_shape[1], _rows_of_result)
+    return _sliced(whole, threads, whole.y_shape[1], 1, _rows_of_result)
 
 
 def input_slices(whole: Geometry, threads: int) -> list[Slice]:
     """The same for the gradient with respect to x: parts are those of x."""
-    return _sliced(whole, threads, whole.x_shape[1], _rows_of_input)
+    return _sliced(whole, threads, whole.x_shape[1], whole.stride[0], _rows_of_input)
 
 
 def by_images(whole: Geometry, parts: int) -> list[Slice]:
@@ -179,14 +179,16 @@ _Rows = tuple[Geometry, int, int]
 
 
 def _sliced(
-    whole: Geometry, threads: int, height: int, rows_of: Callable[[Geometry, int, int], _Rows | None]
+    whole: Geometry, threads: int, height: int, step: int, rows_of: Callable[[Geometry, int, int], _Rows | None]
 ) -> list[Slice]:
-    """Slices by images, or the same rows of each; none where some rows have no convolution of their own."""
+    """Slices by images, or the same rows of each, which begin at multiples of a step; none where some have no
+    convolution of their own."""
     images = whole.x_shape[0]
     if _evenness(images, threads) >= _EVEN:
         return by_images(whole, threads)
     parts = next((parts for parts in range(2, threads + 2) if _evenness(images * parts, threads) >= _EVEN), threads)
-    rows = [rows_of(whole, *each) for each in cut(height, parts)]
+    places = [(step * begin, min(step * end, height)) for begin, end in cut(-(-height // step), parts)]
+    rows = [rows_of(whole, *each) for each in places]
     x_image, y_image = (4 * math.prod(shape[1:]) for shape in (whole.x_shape, whole.y_shape))
     x_row, y_row = (4 * math.prod(shape[2:]) for shape in (whole.x_shape, whole.y_shape))
     return [
