@@ -22,9 +22,10 @@ from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, Brake
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import parameters
+from futurex.frontend.effects import write_back
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
-from futurex.frontend.generators import held, is_generator, share_bits
+from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
 from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
@@ -41,7 +42,7 @@ from futurex.frontend.trace import tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
-from futurex.ops.streams import restore, state_of
+from futurex.ops.streams import state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import floating
 from futurex.runtime.counters import Profile
@@ -374,7 +375,7 @@ class Futurized(Standing, Generic[P, R]):
             if error is not None:
                 settle(error)
                 raise error
-            self._write_back(variant, leaves, captured, inputs, futures)
+            write_back(variant, self._name(), leaves, captured, inputs, futures)
         return left_behind(variant, leaves, captured, futures, (args, kwargs))
 
     def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
@@ -388,20 +389,6 @@ class Futurized(Standing, Generic[P, R]):
                 settle(failure)
                 raise failure
             return futures
-
-    def _write_back(
-        self, variant: Variant, leaves: list[Any], captured: list[Any], inputs: list[Any], futures: Sequence[Result]
-    ) -> None:
-        for place, out in variant.written:
-            target = leaves[place] if place >= 0 else captured[~place]
-            if isinstance(target, Array):
-                raise TypeError(
-                    f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)"
-                )
-            if is_generator(target):
-                restore(target, futures[out].result())
-            else:
-                variant.lying.write_back(target, out, futures[out].result(), inputs)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
