@@ -17,7 +17,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 import numpy as np
 
 from futurex.frontend import calls, explain
-from futurex.frontend.array import Array
 from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, Brake
 from futurex.frontend.choice import Choice, Misfit
