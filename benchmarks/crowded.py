@@ -25,8 +25,8 @@ CASES = {
     **{name: cases.CASES[name].title for name in ("mlp-sgd", "har-adam")},
     **{name: networks.NETWORKS[name].title for name in ("googlenet",)},
 }
-TURN, WARM = 1.0, 3.0
-"""Seconds of steps of one stack, alone or beside the others, and before all of them."""
+TURN, WARM, CHUNK = 1.0, 3.0, 0.02
+"""Seconds of steps of one stack, alone or beside the others, and before all of them; and of those asked for at once."""
 BUSY = "while True: pass"
 
 
@@ -56,12 +56,12 @@ def busy(count: int) -> Iterator[None]:
 
 def step_of(child: Child, seconds: float) -> float:
     """Return the mean seconds of a step: who waits for a processor takes many times as long, now and then."""
-    count, taken = 1, 0.0
+    taken, count, chunk = 0.0, 0, 1
     while taken < seconds:
-        found = child.time(count)
-        taken = sum(found)
-        count = max(count + 1, int(count * seconds / max(taken, 1e-9)) + 1) if taken < seconds else count
-    return statistics.fmean(found)
+        taken += sum(child.time(chunk))
+        count += chunk
+        chunk = max(1, int(CHUNK * count / taken))
+    return taken / count
 
 
 def measure(case: str, threads: int, rounds: int, turn: float) -> dict[str, Any]:
