@@ -5,6 +5,7 @@ It looks no more than once at each array, and hands everything that is another t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
@@ -29,12 +30,12 @@ _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {}
 UNFIT = object()
 
 
-class Looking:
+class Looking(ABC):
     """A leaf for which there is no short test."""
 
+    @abstractmethod
     def fit(self, leaf: Any) -> Any:
         """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
-        raise NotImplementedError
 
 
 class Several(Looking):

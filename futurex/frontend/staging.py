@@ -159,9 +159,8 @@ class Futurized(Standing, Generic[P, R]):
                     return lane.pack(results)
                 found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
             except Exception as error:
-                if variant.waits:  # it may have to be made again as plain NumPy
-                    return self._run(variant, leaves, args, kwargs)
-                return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
+                futures = failed(plan, error)
+                return self._left(variant, futures, inputs, leaves, [], printed_here(), args, kwargs)
             if found is not None:
                 variant.failed = 0
                 return lane.pack(*found)
@@ -361,6 +360,14 @@ class Futurized(Standing, Generic[P, R]):
             if self._strict or self._limit is not None or variant.gives or variant.wrote(full, inputs, leaves):
                 raise
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
+        return self._left(variant, futures, inputs, leaves, captured, before, args, kwargs)
+
+    def _left(
+        self, variant: Variant, futures: Sequence[Result], inputs: list[Any], leaves: list[Any], captured: list[Any],
+        before: int, args: Any, kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """What a call leaves behind, of whose run these are the results; ``before`` it so much had been printed. One
+        that waits may have to be made again as plain NumPy."""
         if variant.waits:
             error = variant.error_of(futures)
             if isinstance(error, ChangedResult):

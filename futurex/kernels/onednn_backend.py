@@ -48,8 +48,9 @@ class OneDNNBackend:
         contiguous = node.op not in _TAKE_VIEWS
         bind = getattr(call, "bind", None)
         scratch = int(getattr(call, "scratch", 0))
+        used = int(getattr(call, "threads", 1))
         return Kernel(
-            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch
+            call, self.name, into=True, contiguous=contiguous, exclusive=True, threads=used, bind=bind, scratch=scratch
         )
 
 
@@ -67,7 +68,7 @@ class _Product:
     def __init__(self, node: Node, threads: int) -> None:
         self.shapes = node.inputs[0].shape, node.inputs[1].shape
         self.bias = len(node.inputs) > 2
-        self.threads = threads
+        self.asked = threads
         self.kernels: dict[tuple[Lie, Lie], Call | None] = {}
         self.plain = self._kernel((False, False))
 
@@ -75,6 +76,11 @@ class _Product:
     def scratch(self) -> int:
         """Bytes that a call needs, where operands lie in one of the ways that have a kernel already."""
         return max((int(getattr(each, "scratch", 0)) for each in self.kernels.values()), default=0)
+
+    @property
+    def threads(self) -> int:
+        """On how many threads a call runs."""
+        return int(getattr(self.plain, "threads", 1))
 
     def _kernel(self, lies: tuple[Lie, Lie]) -> Call | None:
         if lies not in self.kernels:
@@ -85,9 +91,9 @@ class _Product:
         (x, y), (x_lies, y_lies) = self.shapes, lies
         if isinstance(x_lies, bool) and isinstance(y_lies, bool):
             x, y = (_swapped(each) if turned else each for each, turned in zip((x, y), lies, strict=True))
-            return onednn.matmul(x, y, x_lies, y_lies, self.bias, threads=self.threads)
+            return onednn.matmul(x, y, x_lies, y_lies, self.bias, threads=self.asked)
         x_strides, y_strides = map(_strides, (x, y), lies)
-        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, threads=self.threads)
+        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, threads=self.asked)
 
     def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
         found = self.operands(x, y)

@@ -47,9 +47,22 @@ def test_they_take_the_short_way(monkeypatch, function, usual, odd):
     assert lane.pack is not None
     lane.choice = None
     monkeypatch.setattr(type(staged), "_finish", None)  # the long way
-    assert call(staged, x, usual) == call(function, x, usual)
-    with pytest.raises(TypeError, match="not callable"):
-        call(staged, x, odd)
+    for value in (usual, odd, usual) if isinstance(odd, float) else (usual,):  # another int is another kind of call
+        assert call(staged, x, value) == call(function, x, value)
+
+
+def test_one_that_fails_runs_once():
+    staged, x = fx.futurize(root), np.arange(4.0)
+    for _ in range(100):
+        call(staged, x, 30.0)
+    staged._lane.choice = None
+    plan, runs = staged._lane.variant._plan, []
+    replayed = plan.run
+    plan.run = lambda *args, **kwargs: runs.append(args) or replayed(*args, **kwargs)
+    if plan.whole is not None:
+        plan.whole.taken, plan.whole._off = False, True
+    assert call(staged, x, -30.0) == call(root, x, -30.0)
+    assert len(runs) == 1
 
 
 def test_one_that_writes_or_prints_does_not(capsys):

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from futurex.kernels import onednn
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.onednn import binding, conv, shared
+from futurex.kernels.onednn_backend import OneDNNBackend
+from futurex.tree import Aval, apply, param
 
 pytestmark = [pytest.mark.onednn, pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())]
 quick = settings(max_examples=60, deadline=None)
@@ -373,3 +375,12 @@ def test_without_the_library_there_are_reasons_and_no_kernels(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert missing in done.stdout
+
+
+def test_the_plan_is_told_on_how_many_threads_a_convolution_runs():
+    for size, threads in ((4, 1), (64, 2)):
+        x, w = (param(Aval(shape, np.dtype(np.float32))) for shape in ((8, size, 16), (3, 16, 32)))
+        node = apply("conv", x, w, stride=(1,), padding=((1, 1),), dilation=(1,), groups=1)
+        kernel = OneDNNBackend().claim(node, 2)
+        assert kernel is not None
+        assert kernel.threads == threads

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from futurex.kernels.numba_.team import BRIEF_PRODUCT
 from futurex.kernels.onednn.binding import Handle, OneDNNError, Owned
@@ -61,21 +62,11 @@ def conv_forward(
     if not math.prod(geometry.y_shape):
         return zero_kernel([geometry.y_shape], inputs)
 
-    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+    def build(parts: Sequence[Slice[Geometry]], threads: int) -> Kernel:
         program = Program([geometry.y_shape], inputs, threads, brief=_is_brief(geometry))
+        more = {ARG_BIAS: program.public(3, describe_plain(w_shape[-1:]))} if bias else {}
         made = _Made(lambda each, weights: each.forward(bias, weights))
-        first = made.of(parts[0].geometry)
-        weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
-                                    program.wanted(first, ARG_WEIGHTS))  # fmt: skip
-        added = {ARG_BIAS: program.public(3, describe_plain(w_shape[-1:]))} if bias else {}
-        for each in parts:
-            program.ticket()
-            operands = {
-                ARG_RESULT: program.public(0, channels_last(each.geometry.y_shape), each.y_offset),
-                ARG_SOURCE: program.public(1, channels_last(each.geometry.x_shape), each.x_offset),
-                ARG_WEIGHTS: weights,
-            }
-            program.add(made.of(each.geometry, weights.description), {**operands, **added})
+        _weighted(program, geometry, parts, made, (ARG_SOURCE, 1), (ARG_RESULT, 0), more)
         return program.finish()
 
     return _in_slices(geometry, threads, slices, build)
@@ -95,20 +86,10 @@ def conv_input_grad(
     if not math.prod(geometry.y_shape):
         return zero_kernel([x_shape], [geometry.y_shape, w_shape])
 
-    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+    def build(parts: Sequence[Slice[Geometry]], threads: int) -> Kernel:
         program = Program([x_shape], [geometry.y_shape, w_shape], threads, brief=_is_brief(geometry))
         made = _Made(lambda each, weights: each.input_grad(weights))
-        first = made.of(parts[0].geometry)
-        weights = _brought_in_order(program, geometry, program.public(2, geometry.weights(plain=True)),
-                                    program.wanted(first, ARG_WEIGHTS))  # fmt: skip
-        for each in parts:
-            program.ticket()
-            operands = {
-                ARG_DIFF_SOURCE: program.public(0, channels_last(each.geometry.x_shape), each.x_offset),
-                ARG_DIFF_RESULT: program.public(1, channels_last(each.geometry.y_shape), each.y_offset),
-                ARG_WEIGHTS: weights,
-            }
-            program.add(made.of(each.geometry, weights.description), operands)
+        _weighted(program, geometry, parts, made, (ARG_DIFF_SOURCE, 0), (ARG_DIFF_RESULT, 1))
         return program.finish()
 
     return _in_slices(geometry, threads, input_slices, build)
@@ -128,7 +109,7 @@ def conv_weight_grad(
     if not math.prod(geometry.y_shape):
         return zero_kernel([w_shape], [x_shape, geometry.y_shape])
 
-    def build(parts: Sequence[Slice], threads: int) -> Kernel:
+    def build(parts: Sequence[Slice[Geometry]], threads: int) -> Kernel:
         program = Program([w_shape], [x_shape, geometry.y_shape], threads, brief=_is_brief(geometry))
         made = _Made(lambda each, weights: each.weight_grad(weights))
         first = made.of(parts[0].geometry)
@@ -155,7 +136,7 @@ def conv_weight_grad(
     return _in_slices(geometry, threads, _sums, build)
 
 
-def _sums(geometry: Geometry, threads: int) -> list[Slice]:
+def _sums(geometry: Geometry, threads: int) -> list[Slice[Geometry]]:
     """Slices whose gradients with respect to w are summed: each has memory for one of its own, so they are few."""
     parts = min(threads, max(2, _MOST_SUMS // (4 * math.prod(geometry.w_shape))))
     return by_images(geometry, parts) if geometry.x_shape[0] >= parts else slices(geometry, parts)
@@ -179,11 +160,31 @@ class _Made:
         return self._found[geometry]
 
 
+def _weighted(
+    program: Program, geometry: Geometry, parts: Sequence[Slice[Geometry]], made: _Made, x: tuple[int, int],
+    y: tuple[int, int], more: Mapping[int, Operand] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Append one primitive for each part, all with the weights at position 2; of x and y oneDNN's number of the
+    argument, and the position of the array."""
+    (x_argument, x_position), (y_argument, y_position) = x, y
+    first = made.of(parts[0].geometry)
+    given = program.public(2, geometry.weights(plain=True))
+    weights = _brought_in_order(program, geometry, given, program.wanted(first, ARG_WEIGHTS))
+    for each in parts:
+        program.ticket()
+        operands = {
+            x_argument: program.public(x_position, channels_last(each.geometry.x_shape), each.x_offset),
+            y_argument: program.public(y_position, channels_last(each.geometry.y_shape), each.y_offset),
+            ARG_WEIGHTS: weights, **more,
+        }  # fmt: skip
+        program.add(made.of(each.geometry, weights.description), operands)
+
+
 def _in_slices(
     geometry: Geometry,
     threads: int,
-    cut_up: Callable[[Geometry, int], list[Slice]],
-    build: Callable[[Sequence[Slice], int], Kernel],
+    cut_up: Callable[[Geometry, int], list[Slice[Geometry]]],
+    build: Callable[[Sequence[Slice[Geometry]], int], Kernel],
 ) -> Kernel | None:
     """The kernel that is built of slices; whole, for one thread, where that is small or cannot be cut.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from futurex.kernels.onednn.binding import Handle, Owned
 from futurex.kernels.onednn.primitive import (
@@ -134,16 +135,29 @@ class Geometry:
         )
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A convolution of a part of the arrays, and where in x and y that part begins, in bytes."""
+class Sized(Protocol):
+    """A dataclass of sizes, those of y among them, which follow from those of x."""
 
-    geometry: Geometry
+    @property
+    def x_shape(self) -> Shape: ...
+
+    @property
+    def y_shape(self) -> Shape: ...
+
+
+G = TypeVar("G", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Slice(Generic[G]):
+    """The sizes of a part of the arrays, and where in x and y that part begins, in bytes."""
+
+    geometry: G
     x_offset: int
     y_offset: int
 
 
-def slices(whole: Geometry, threads: int) -> list[Slice]:
+def slices(whole: Geometry, threads: int) -> list[Slice[Geometry]]:
     """Convolutions whose results are those of ``whole``, for so many threads: by images; where these are too few, or do
     not come out even, by rows of each, too. Empty where it cannot be cut.
 
@@ -154,17 +168,17 @@ def slices(whole: Geometry, threads: int) -> list[Slice]:
     return _sliced(whole, threads, whole.y_shape[1], 1, _rows_of_result)
 
 
-def input_slices(whole: Geometry, threads: int) -> list[Slice]:
+def input_slices(whole: Geometry, threads: int) -> list[Slice[Geometry]]:
     """The same for the gradient with respect to x: parts are those of x."""
     return _sliced(whole, threads, whole.x_shape[1], whole.stride[0], _rows_of_input)
 
 
-def by_images(whole: Geometry, parts: int) -> list[Slice]:
-    """Convolutions of some of the images each."""
+def by_images(whole: G, parts: int) -> list[Slice[G]]:
+    """The same of some of the images each."""
     images, *rest = whole.x_shape
     x_image, y_image = (4 * math.prod(shape[1:]) for shape in (whole.x_shape, whole.y_shape))
     return [
-        Slice(replace(whole, x_shape=(end - begin, *rest)), begin * x_image, begin * y_image)
+        Slice(cast(G, replace(cast(Any, whole), x_shape=(end - begin, *rest))), begin * x_image, begin * y_image)
         for begin, end in cut(images, min(parts, images))
     ]
 
@@ -180,7 +194,7 @@ _Rows = tuple[Geometry, int, int]
 
 def _sliced(
     whole: Geometry, threads: int, height: int, step: int, rows_of: Callable[[Geometry, int, int], _Rows | None]
-) -> list[Slice]:
+) -> list[Slice[Geometry]]:
     """Slices by images, or the same rows of each, which begin at multiples of a step; none where some have no
     convolution of their own."""
     images = whole.x_shape[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from futurex.kernels.numba_.team import BRIEF_BYTES
 from futurex.kernels.onednn.binding import Owned
+from futurex.kernels.onednn.geometry import by_images
 from futurex.kernels.onednn.primitive import (
     ARG_DIFF_RESULT,
     ARG_DIFF_SOURCE,
@@ -20,7 +21,6 @@ from futurex.kernels.onednn.primitive import (
     Shape,
     attributes,
     channels_last,
-    cut,
     dims,
     primitive_description,
     unless_unsupported,
@@ -76,15 +76,6 @@ class _Geometry:
         """Bytes of both arrays."""
         return 4 * (math.prod(self.x_shape) + math.prod(self.y_shape))
 
-    def by_images(self, parts: int) -> list[tuple[_Geometry, int, int]]:
-        """The same of some images each, and where in x and y these begin, in bytes."""
-        images, *rest = self.x_shape
-        x_image, y_image = (4 * math.prod(shape[1:]) for shape in (self.x_shape, self.y_shape))
-        return [
-            (replace(self, x_shape=(end - begin, *rest)), begin * x_image, begin * y_image)
-            for begin, end in cut(images, parts)
-        ]
-
     def forward(self, kind: int) -> Owned:
         """The forward primitive, also the hint that the gradient needs."""
         source, result = channels_last(self.x_shape), channels_last(self.y_shape)
@@ -113,13 +104,13 @@ def avg_pool(
     def build() -> Kernel:
         several = threads if geometry.moved >= _LEAST_SHARED else 1
         program = Program([geometry.y_shape], [geometry.x_shape], several, brief=geometry.moved < BRIEF_BYTES)
-        for each, x_offset, y_offset in geometry.by_images(program.threads):
+        for part in by_images(geometry, program.threads):
             program.ticket()
             operands = {
-                ARG_RESULT: program.public(0, channels_last(each.y_shape), y_offset),
-                ARG_SOURCE: program.public(1, channels_last(each.x_shape), x_offset),
+                ARG_RESULT: program.public(0, channels_last(part.geometry.y_shape), part.y_offset),
+                ARG_SOURCE: program.public(1, channels_last(part.geometry.x_shape), part.x_offset),
             }
-            program.add(each.forward(FORWARD_INFERENCE), operands)
+            program.add(part.geometry.forward(FORWARD_INFERENCE), operands)
         return program.finish()
 
     return unless_unsupported(build)
@@ -141,13 +132,13 @@ def avg_pool_grad(
     def build() -> Kernel:
         several = threads if geometry.moved >= _LEAST_SHARED else 1
         program = Program([x_shape], [geometry.y_shape], several, brief=geometry.moved < BRIEF_BYTES)
-        for each, x_offset, y_offset in geometry.by_images(program.threads):
+        for part in by_images(geometry, program.threads):
             program.ticket()
             operands = {
-                ARG_DIFF_SOURCE: program.public(0, channels_last(each.x_shape), x_offset),
-                ARG_DIFF_RESULT: program.public(1, channels_last(each.y_shape), y_offset),
+                ARG_DIFF_SOURCE: program.public(0, channels_last(part.geometry.x_shape), part.x_offset),
+                ARG_DIFF_RESULT: program.public(1, channels_last(part.geometry.y_shape), part.y_offset),
             }
-            program.add(each.backward(), operands)
+            program.add(part.geometry.backward(), operands)
         return program.finish()
 
     return unless_unsupported(build)
