@@ -40,11 +40,11 @@ class Inbox:
         self.lost: list[PeerLost] = []
         self.arrays: dict[int, np.ndarray] = {}
         self.in_place: list[bool] = []
-        self.gate = threading.Event()
+        self.at_gate, self.gate = threading.Event(), threading.Event()
         self._changed = threading.Condition()
         endpoint.register(INBOX, self.keep)
         endpoint.register(ALLOCATING, self.keep_in_place, self.allocate)
-        endpoint.register(BLOCKING, lambda header, payload: (self.gate.wait(), self.keep(header, payload)))
+        endpoint.register(BLOCKING, self.block)
         endpoint.register(CLOSING, lambda header, payload: (self.gate.wait(), endpoint.close()))
         endpoint.register(COUNTING, lambda header, payload: self.keep(header, b""))
         endpoint.on_peer_lost(self.lose)
@@ -53,6 +53,11 @@ class Inbox:
         with self._changed:
             self.messages.append((header, bytes(payload)))
             self._changed.notify_all()
+
+    def block(self, header: Header, payload: memoryview) -> None:
+        self.at_gate.set()
+        self.gate.wait()
+        self.keep(header, payload)
 
     def allocate(self, header: Header) -> np.ndarray:
         self.arrays[header.tag] = np.zeros(header.nbytes, np.uint8)
@@ -368,6 +373,7 @@ def test_a_peer_with_another_secret_is_refused(kind: str) -> None:
 
 def test_a_buffer_may_be_used_again_once_a_generation_has_begun(pair: Pair) -> None:
     pair.a.send(1, BLOCKING, generation=0)
+    assert pair.inbox_b.at_gate.wait(PATIENCE)  # else it would be of a generation that is over when it is received
     payload = np.full(32 << 20, 7, np.uint8)
     sent = pair.a.send(1, INBOX, payload, generation=0)
     assert not sent.done()
