@@ -266,7 +266,7 @@ def _step(step: tuple[Any, ...], size: int, ndim: int) -> list[tuple[Any, ...]]:
     if kind == "flip":
         return [("flip", tuple(axis + 1 for axis in step[1]))]
     if kind == "diagonal":
-        return [("diagonal", step[1], step[2] + 1, step[3] + 1)]
+        return [("diagonal", step[1], step[2] % ndim + 1, step[3] % ndim + 1)]
     if kind == "windows":
         return [("windows", step[1] + 1, step[2])]
     return [step]

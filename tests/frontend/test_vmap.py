@@ -43,6 +43,16 @@ def test_axes_of_arguments_and_results():
     np.testing.assert_array_equal(np.asarray(result["w"]), w)
 
 
+@pytest.mark.parametrize("axes", [(-2, -1), (-1, 0), (1, -1)])
+def test_diagonals_of_axes_counted_from_behind(axes):
+    matrices = np.random.default_rng(0).normal(size=(4, 4, 4))  # an axis that is mistaken for another one fits, too
+
+    def diagonal(a):
+        return np.diagonal(a, 1, *axes) * np.trace(a, 0, *axes)
+
+    np.testing.assert_allclose(np.asarray(fx.vmap(diagonal)(matrices)), looped(diagonal, matrices))
+
+
 def test_maps_inside_maps():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
