@@ -13,7 +13,7 @@ import numpy as np
 from futurex.passes.exact import exact
 from futurex.passes.fold import constant, fold
 from futurex.passes.rewrite import Rule, until_stable
-from futurex.tree.dims import UnknownDimension, broadcast_shapes
+from futurex.tree.dims import UnknownDimension, broadcast_shapes, is_static
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const
 
@@ -234,7 +234,8 @@ def _before_broadcast(node: Node) -> Node | None:
     if len(inputs) < len(found):
         return None
     shape = broadcast_shapes(*(each.shape for each in inputs))
-    if int(np.prod(shape, dtype=np.int64)) >= node.size:
+    # extents that may or may not be the same leave open what is broadcast
+    if not is_static(shape) or int(np.prod(shape, dtype=np.int64)) >= node.size:
         return None
     return apply("broadcast_to", apply(node.op, *inputs, **node.attrs), shape=node.shape)
 

@@ -57,6 +57,16 @@ RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(6, 3)), "unused": np.arange(3)}
 
 
+def test_rows_of_which_only_the_run_knows_how_many():
+    def picked(x):
+        largest = np.abs(np.array([row.max() for row in x if row.sum() < 9]))
+        return (largest * np.cos(np.arange(largest.size).reshape(largest.shape) + 0.3)).sum()
+
+    x, direction = np.arange(12.0).reshape(4, 3) - 2, np.cos(np.arange(12.0)).reshape(4, 3)
+    _, moved = fx.jvp(picked, (x,), (direction,))
+    np.testing.assert_allclose(float(moved), (picked(x + 1e-6 * direction) - picked(x - 1e-6 * direction)) / 2e-6)
+
+
 def test_nests_with_what_has_no_derivative():
     value, pullback = fx.vjp(layer, X, 3, PARAMS)
     assert value["label"] == "tanh"
