@@ -240,6 +240,31 @@ def test_values_from_outside_are_constants_or_refused():
         fx.grad(captured, argnums=1)(X, 3.0)
 
 
+@fx.custom_vjp
+def sine_and_square(a, b):
+    return np.sin(a), b * b
+
+
+sine_and_square.defvjp(
+    lambda a, b: (sine_and_square(a, b), (a, b)), lambda kept, g: (g[0] * np.cos(kept[0]), g[1] * 2 * kept[1])
+)
+
+
+@pytest.mark.parametrize("gate", [0.5, np.float32(0.5), 2, True, np.array([-1, 2])])
+def test_of_numbers_and_integers_nothing_is_asked(gate):
+    def open_share():
+        return np.sum(fx.nn.relu(gate) * fx.nn.sigmoid(gate))
+
+    gradient = fx.grad(lambda x: open_share() * x.sum())(X)
+    np.testing.assert_allclose(np.asarray(gradient), np.full(6, open_share()))
+
+
+@pytest.mark.parametrize("number", [0.5, np.float32(0.5)])
+def test_a_part_of_the_result_that_is_known_has_a_cotangent_of_zero(number):
+    gradient = fx.grad(lambda x: sine_and_square(number, x)[1].sum() + sine_and_square(x, number)[0].sum())(X)
+    np.testing.assert_allclose(np.asarray(gradient), 2 * X + np.cos(X))
+
+
 def made(forward, backward):
     function = fx.custom_vjp(lambda x: x * 2)
     if forward is not None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from futurex.autodiff.reverse import fitted
 from futurex.autodiff.segment import segmented
 from futurex.frontend import calls
@@ -15,7 +17,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current, emit_many, tracing
-from futurex.frontend.tracer import Tracer, entered, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.inner import VALUE, Inner, StandIn, Transform, trace_inner
 from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import plain
@@ -154,7 +156,8 @@ class CustomVjp(_Region):
             raise Escape(f"a write of {self.__name__} into its argument", "a function with its own derivative is pure")
         _making.functions.append(self)
         try:
-            nodes = self._node(value, args, outer)
+            # numbers known while tracing, integers and flags have no derivative to ask the rule for
+            nodes = self._node(value, args, outer) if value.floats else value.graph.inline([*outer, *value.free])
         finally:
             _making.functions.pop()
         result = value.value(nodes)
@@ -207,7 +210,7 @@ class CustomVjp(_Region):
         types = [next(avals) if leaf is VALUE else None for leaf in kept.leaves]
         types += [None if aval is None else plain(aval) for aval in value.moving]
         residuals = unflatten(kept.structure, kept.leaves)
-        g = unflatten(value.structure, [None] * len(value.leaves))
+        g = unflatten(value.structure, [_constant_cotangent(leaf) for leaf in value.leaves])
         stand_ins = [  # how what was kept lies in memory is not known
             None if aval is None else StandIn(aval, aval.ndim > 0, c_strides(aval) if aval.ndim < 2 else None)
             for aval in types
@@ -249,6 +252,13 @@ class CustomVjp(_Region):
                 f"{aval.shape}"
             )
         return fitted(cotangent, aval)
+
+
+def _constant_cotangent(leaf: Any) -> Any:
+    """What stands in the cotangent for a leaf of the result that is known while tracing: zero of a float, else None."""
+    if isinstance(leaf, Tracer):
+        return fresh(zeros_like(plain(leaf.aval))) if leaf.aval.inexact else None
+    return type(leaf)(0) if isinstance(leaf, float | complex | np.inexact) else None
 
 
 @dataclass(frozen=True)
