@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.outside import fingerprint
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.tree.pytree import Structure, leaf_paths, parts_of
@@ -26,6 +27,14 @@ _SINGLETONS = frozenset({type(None), type(Ellipsis), type(NotImplemented)})
 
 class Untraceable(Exception):
     """An argument of a kind that no trace takes: a subclass of ndarray, a slice whose bounds are arrays."""
+
+    def __init__(self, what: str, do: str = "") -> None:
+        super().__init__(what)
+        self.do = do
+
+    def as_error(self) -> StagingError:
+        """What to raise where only staged code will do."""
+        return Escape(f"an argument of type {self}", "only plain arrays are traced", self.do).as_error()
 
 
 def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]) -> Key:
@@ -115,7 +124,7 @@ def leaf_key(leaf: Any) -> Key:
     if kind is types.BuiltinMethodType:
         return kind, leaf
     if isinstance(leaf, np.ndarray):
-        raise Untraceable(kind)
+        raise Untraceable(kind.__name__, "pass np.asarray of it")
     return kind, id(leaf)
 
 

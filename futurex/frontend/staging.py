@@ -22,7 +22,6 @@ from futurex.frontend.brake import IN_VAIN, Brake
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
-from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
@@ -112,7 +111,9 @@ class Futurized(Standing, Generic[P, R]):
             leaves: list[Any] = []
             try:
                 key = call_key(args, kwargs, leaves)
-            except Untraceable:
+            except Untraceable as error:
+                if not self._may_be_plain:
+                    raise error.as_error() from None
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
@@ -407,7 +408,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             variant = cast(Variant, self._variant(call_key(args, kwargs, []), args, kwargs))
         except Untraceable as error:
-            raise Escape(f"an argument of type {error}", "only plain arrays are traced").as_error() from None
+            raise error.as_error() from None
         if variant.escape is not None:
             raise variant.escape.as_error()
         if variant.error is not None:

@@ -122,6 +122,10 @@ class Table:
         return "two\n   lines"
 
 
+class Row(np.ndarray):
+    pass
+
+
 @pytest.mark.parametrize(
     "call, error, text",
     [
@@ -136,7 +140,14 @@ class Table:
         (lambda: fx.grad(lambda x: (x * 1j).sum())(X), TypeError, "complex128.*`.real` or `abs`, .*`holomorphic=True`"),
         (lambda: fx.grad(lambda x: x.argmax())(X), TypeError, "int64.*Return a float"),
         (lambda: fx.grad(lambda x: x.sum(), argnums=2)(X), TypeError, "argnums=2"),
+        (lambda: fx.grad(lambda x: x.sum(), argnums="x"), TypeError, "argnums='x' is neither"),
         (lambda: fx.grad(lambda x: x.sum(), has_aux=True)(X), TypeError, "has_aux"),
+        (lambda: fx.grad(lambda x: (x.sum(), x))(X), TypeError, "returns a tuple. Return one number; with has_aux"),
+        (lambda: fx.grad(lambda x: {"loss": x.sum()})(X), TypeError, "real scalar; .* returns a dict"),
+        (lambda: fx.grad(lambda x: ([x.sum()], x), has_aux=True)(X), TypeError, "real scalar; .* returns a list"),
+        (lambda: fx.grad(lambda x: (None, x.sum()), has_aux=True)(X), TypeError, "returns None. Does a `return` lack"),
+        (lambda: fx.grad(lambda x: x.sum())(X.astype(int)), TypeError, r"of int64; .* floats \(`.astype\(float\)`"),
+        (lambda: fx.grad(lambda x: x.sum())(X.view(Row)), fx.StagingError, r"type Row(.|\n)* np\.asarray of it"),
         (lambda: fx.grad(3), TypeError, "function"),
         (lambda: fx.grad(energy({"w": X, "b": X}, X)), TypeError, r"give it f itself, not what f\(x\) returned"),
         (lambda: fx.grad(lambda t: t.sum())(Table()), TypeError, r"a Table \(two lines\); .* Pass np\.asarray of it"),
@@ -147,6 +158,13 @@ class Table:
 def test_refusals_name_the_culprit(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_numbers_of_arguments_may_be_those_of_numpy():
+    first, second = fx.grad(lambda x, y: x @ y, argnums=tuple(np.arange(2)))(X, 2 * X)
+    np.testing.assert_array_equal(np.asarray(first), 2 * X)
+    np.testing.assert_array_equal(np.asarray(second), X)
+    np.testing.assert_array_equal(np.asarray(fx.grad(lambda x, y: x @ y, np.int64(1))(X, 2 * X)), X)
 
 
 def writes_outside(x):

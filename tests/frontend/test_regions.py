@@ -299,6 +299,8 @@ def test_a_derivative_that_is_not_linear_has_no_forward_mode():
 def test_a_segment_has_a_round():
     with pytest.raises(ValueError, match="at least one round"):
         fx.checkpoint(wander, every=0)
+    with pytest.raises(TypeError, match="integer"):
+        fx.checkpoint(wander, every=2.5)
 
 
 def test_relu_is_flat_at_zero():

@@ -41,9 +41,11 @@ def test_axes_of_arguments_and_results():
     result = fx.vmap(affine, in_axes=(None, 1, {"shift": 0}), out_axes={"y": -1, "w": None})(w, xs, {"shift": shift})
     np.testing.assert_allclose(np.asarray(result["y"]), w @ xs + shift)
     np.testing.assert_array_equal(np.asarray(result["w"]), w)
+    of_numpy = fx.vmap(np.dot, in_axes=(None, np.int64(1)), out_axes=np.int64(-1))
+    np.testing.assert_allclose(np.asarray(of_numpy(w, xs)), w @ xs)
 
 
-@pytest.mark.parametrize("axes", [(-2, -1), (-1, 0), (1, -1)])
+@pytest.mark.parametrize("axes", [(-2, -1), (-1, 0), (0, -1)])
 def test_diagonals_of_axes_counted_from_behind(axes):
     matrices = np.random.default_rng(0).normal(size=(4, 4, 4))  # an axis that is mistaken for another one fits, too
 
@@ -191,6 +193,8 @@ def test_what_a_loop_over_the_examples_writes_the_caller_does_not_see():
         (lambda: fx.vmap(np.add, in_axes=(0,))(np.ones(3), np.ones(3)), "1 entries for 2"),
         (lambda: fx.vmap(affine, in_axes=(0, {"a": 0}, 0))(XS, XS, XS), "not a prefix"),
         (lambda: fx.vmap(np.sin, out_axes=None)(np.arange(3.0)), "out_axes is None"),
+        (lambda: fx.vmap(np.sin, out_axes=1)(np.arange(3.0)), "axis 1 is out of bounds"),
+        (lambda: fx.jacobian(fx.vmap(np.sin, out_axes=-3))(np.ones((3, 2))), "has no axis -3: out_axes"),
     ],
 )
 def test_refusals(call, text):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from futurex.autodiff import reverse
@@ -10,7 +11,7 @@ from futurex.frontend.calls import SPECIAL
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import fresh, node_of
-from futurex.frontend.transforms.inner import StandIn, Transform, float_leaves, made, trace_inner
+from futurex.frontend.transforms.inner import VALUE, Inner, StandIn, Transform, float_leaves, made, trace_inner
 from futurex.tree.node import Node
 from futurex.tree.pytree import flatten, unflatten
 
@@ -26,7 +27,10 @@ class Selected:
         """The selected leaves, and for each leaf of the call what stands for it while the function is traced."""
         for number in self.numbers:
             if not 0 <= number < len(args):
-                raise TypeError(f"argnums={number}, but the function was called with {len(args)} positional arguments")
+                raise TypeError(
+                    f"argnums={number}, but the function was called with {len(args)} positional arguments, which are "
+                    "counted from 0"
+                )
         outer: list[Node] = []
         stand_ins: list[StandIn | None] = []
         for number, arg in enumerate(args):
@@ -67,16 +71,32 @@ class _Gradient(Transform):
         if self.holomorphic and not all(node.dtype.kind == "c" for node in outer):
             raise TypeError("grad of a holomorphic function is taken with respect to complex arguments")
         inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True)
+        self._check_result(inner)
         derived = reverse.value_and_grad(inner.graph, range(len(outer)), holomorphic=self.holomorphic)
         nodes = derived.inline([*outer, *inner.free])
         n = len(inner.graph.outs)
         value = inner.value(nodes)
-        if self.has_aux and not (isinstance(value, tuple) and len(value) == 2):
-            raise TypeError("has_aux=True needs a function that returns (value, aux)")
         gradient = self.selected.assembled(args, [fresh(node) for node in nodes[n:]])
         if not self.with_value:
             return (gradient, value[1]) if self.has_aux else gradient
         return value, gradient
+
+    def _check_result(self, inner: Inner) -> None:
+        """Raises TypeError where the function does not return one value, or a pair of it and something else."""
+        result = inner.structure
+        if self.has_aux:
+            if result.kind is None or not issubclass(result.kind, tuple) or len(result.children) != 2:
+                raise TypeError("has_aux=True needs a function that returns (value, aux)")
+            result = result.children[0]
+        if result.kind is None and inner.leaves[0] is VALUE:
+            return
+        scalar, name = "complex scalar" if self.holomorphic else "real scalar", inner.graph.name
+        if result.kind is None and inner.leaves[0] is None:
+            returned, remedy = "None", "Does a `return` lack?"
+        else:
+            returned = f"a {(result.kind or type(inner.leaves[0])).__name__}"
+            remedy = "Return one number; with has_aux=True something else may stand beside it"
+        raise TypeError(f"grad needs a function that returns a {scalar}; {name} returns {returned}. {remedy}")
 
 
 def grad(
@@ -116,7 +136,11 @@ def value_and_grad(
 
 
 def hashable(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
-    return argnums if isinstance(argnums, int) else tuple(argnums)
+    """``argnums`` as Python's ints. Raises TypeError for what is neither an integer nor some."""
+    try:
+        return tuple(map(operator.index, argnums)) if isinstance(argnums, Iterable) else operator.index(argnums)
+    except TypeError:
+        raise TypeError(f"argnums={argnums!r} is neither the number of an argument nor a tuple of numbers") from None
 
 
 def stop_gradient(x: Any) -> Any:

@@ -139,13 +139,15 @@ def _placed(node: Node, size: int, axis: int | None, batched: bool) -> Node:
             raise ValueError(DIFFERS)
         return node
     whole = node if batched else spread(size, node)
-    return from_front(whole, operator.index(axis) % whole.ndim)
+    if not -whole.ndim <= axis < whole.ndim:
+        raise ValueError(f"vmap: a result of {whole.ndim} axes with that of the examples has no axis {axis}: out_axes")
+    return from_front(whole, axis % whole.ndim)
 
 
 def spread_axes(entry: Axes, structure: Structure, name: str) -> list[int | None]:
     """One axis for every leaf from an entry that is a prefix of a nest. Raises ValueError where it is none."""
-    if entry is None or isinstance(entry, int):
-        return [entry] * structure.n_leaves
+    if entry is None or isinstance(entry, int | np.integer):
+        return [None if entry is None else operator.index(entry)] * structure.n_leaves
     children, keys = structure.children, structure.keys
     if isinstance(entry, dict):
         entry = [entry.get(key, _MISSING) for key in keys] if set(entry) == set(keys) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,14 +38,15 @@ def checkpoint(function: Callable[..., Any], every: int | None = None) -> Callab
     every ``every``-th round and of the rounds of one segment, not of all. With ``n`` rounds about ``sqrt(n)`` keeps
     least. Sums over rounds are then added segment by segment, and may differ in the last digits.
 
-    Outside of staged code it is ``function`` itself. Raises ValueError if ``every`` is not positive.
+    Outside of staged code it is ``function`` itself. Raises ValueError if ``every`` is not positive, and
+    TypeError if it is no integer.
 
     >>> import numpy as np, futurex as fx
     >>> block = fx.checkpoint(lambda x: np.tanh(x) * x)
     >>> float(fx.grad(lambda x: block(block(x)))(np.float64(0.0)))
     0.0
     """
-    if every is not None and every < 1:
+    if every is not None and operator.index(every) < 1:
         raise ValueError(f"every={every}: a segment has at least one round")
     return _Checkpointed(function, every)
 
