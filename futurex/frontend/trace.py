@@ -14,7 +14,7 @@ from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
-from futurex.frontend.objects import Contents, entries_of, restore
+from futurex.frontend.objects import Contents, describe, entries_of, restore
 from futurex.frontend.reads import IsSame
 from futurex.frontend.sites import Collected, MayBeCollected
 from futurex.ops.control import Failure
@@ -98,7 +98,8 @@ class Scope:
 
     ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
     those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
-    checked in it, ``facts`` how tests came out that lead to it; ``undo`` takes back what else it did.
+    checked in it, ``facts`` how tests came out that lead to it; ``undo`` takes back what else it did. In a ``pure`` one
+    nobody changes what was there before: it is of a function whose derivative or map is run in its place.
     """
 
     start: int
@@ -112,6 +113,7 @@ class Scope:
     bound: set[Node] = field(default_factory=set)
     facts: dict[Node, bool] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
+    pure: bool = False
     clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
@@ -292,6 +294,9 @@ class Trace:
         for region in reversed(self.regions):
             if id(value) in region.born:
                 return True
+            if region.pure:
+                what = f"changing {describe(value)} from outside the transformed function"
+                raise Escape(what, "what is run is made of the function, not the function itself", "return what is new")
             if id(value) not in region.state:
                 before = entries_of(value) if before is None else before
                 region.state[id(value)] = value, before

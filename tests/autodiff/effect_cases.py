@@ -36,3 +36,42 @@ def branching(x):
             print("in a branch")
             x = x * 2
     return (x * x).sum()
+
+
+class Recorder:
+    def __init__(self):
+        self.last, self.history, self.named = 0.0, [], {}
+
+    def attribute(self, x):
+        self.last = x.sum()
+        return (x * x).sum()
+
+    def entry(self, x):
+        self.history.append(x.sum())
+        return (x * x).sum()
+
+    def key(self, x):
+        self.named["sum"] = x.sum()
+        return (x * x).sum()
+
+
+@fx.futurize
+def recording(x):
+    history = []
+
+    def loss(x):
+        history.append(x.sum())
+        return (x * x).sum()
+
+    return fx.grad(loss)(x), len(history)
+
+
+@fx.futurize
+def mapped(xs):
+    history = []
+
+    def loss(x):
+        history.append(x.sum())
+        return (x * x).sum()
+
+    return fx.vmap(loss)(xs), len(history)

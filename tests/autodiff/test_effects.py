@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from effect_cases import branching, caller, looping, talkative
+from effect_cases import Recorder, branching, caller, looping, mapped, recording, talkative
 
 import futurex as fx
 
@@ -63,3 +63,24 @@ def test_what_runs_again_for_a_derivative_prints_once(derivative, function, prin
 def test_a_check_in_a_loop_fails_under_a_derivative():
     with pytest.raises(AssertionError, match="too many"):
         np.asarray(fx.grad(looping)(X * 0.01))
+
+
+@pytest.mark.parametrize("derivative", [fx.grad, pulled, pushed, fx.jacobian, lambda f: fx.grad(fx.checkpoint(f))])
+@pytest.mark.parametrize("name", ["attribute", "entry", "key"])
+def test_what_a_differentiated_function_records_elsewhere_is_refused_at_its_line(derivative, name):
+    recorder = Recorder()
+    with pytest.raises(fx.StagingError, match=r"effect_cases.py:\d+: changing a \w+ from outside(.|\n)*x\.sum\(\)"):
+        derivative(getattr(recorder, name))(X)
+    assert (recorder.last, recorder.history, recorder.named) == (0.0, [], {})
+
+
+def test_nor_does_it_change_what_its_caller_made():
+    with pytest.raises(fx.StagingError, match="changing a list from outside"):
+        recording(X)
+
+
+def test_what_each_example_records_is_recorded():
+    recorder = Recorder()
+    fx.vmap(recorder.entry)(np.stack([X, 2 * X]))
+    assert recorder.history == [6.0, 12.0]
+    assert mapped(np.stack([X, 2 * X]))[1] == 2

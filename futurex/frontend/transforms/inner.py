@@ -119,7 +119,7 @@ def trace_inner(
     """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
 
     The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
-    write into any other array.
+    write into any other array, and for a change of a list or object that is not its own.
 
     ``exact`` is for what must mean the function itself: numbers of Python stay what they are. ``of_one_type``: results
     that are numbers of one type or another, as the run tells, are of the type that NumPy gives both. With ``copies``
@@ -127,6 +127,7 @@ def trace_inner(
     """
     leaves, structure = flatten((args, kwargs))
     with current().scope() as scope:
+        scope.pure = True
         params = [None if each is None else param(each.aval, "x") for each in stand_ins]
         copied: dict[int, Any] = {}  # an array that is two arguments stays one
         values = [
