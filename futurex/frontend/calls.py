@@ -372,7 +372,8 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         with python():
             return function(*args, **kwargs)
     method = of_class(type(function), "__call__")
-    if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
+    written = isinstance(method, types.FunctionType) or hasattr(method, "__fx_stage__")
+    if written and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
     raise Escape(
         f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer",

@@ -240,6 +240,44 @@ def test_values_from_outside_are_constants_or_refused():
         fx.grad(captured, argnums=1)(X, 3.0)
 
 
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class CheckpointedLayer(Scaled):
+    @fx.checkpoint
+    def __call__(self, x):
+        return np.sin(x) * self.factor
+
+
+class FuturizedLayer(Scaled):
+    @fx.futurize
+    def __call__(self, x):
+        return np.sin(x) * self.factor
+
+
+class LayerWithARule(Scaled):
+    @fx.custom_vjp
+    def __call__(self, x):
+        return np.sin(x) * self.factor
+
+
+LayerWithARule.__call__.defvjp(
+    lambda self, x: (np.sin(x) * self.factor, (x, self.factor)), lambda kept, g: (None, g * np.cos(kept[0]) * kept[1])
+)
+
+
+@pytest.mark.parametrize("kind", [CheckpointedLayer, FuturizedLayer, LayerWithARule])
+def test_objects_are_called_by_methods_that_are_such_functions(kind):
+    layer = kind(2.0)
+    gradient, value = fx.grad(lambda x: layer(x).sum()), fx.futurize(lambda x: layer(x).sum(), escape="error")
+    for factor in (2.0, 3.0, 5.0):
+        layer.factor = factor
+        np.testing.assert_allclose(np.asarray(gradient(X)), np.cos(X) * factor)
+        np.testing.assert_allclose(float(value(X)), np.sin(X).sum() * factor)
+
+
 @fx.custom_vjp
 def sine_and_square(a, b):
     return np.sin(a), b * b
