@@ -160,6 +160,28 @@ def test_refusals_name_the_culprit(call, error, text):
         call()
 
 
+def doubled_constant(x):
+    constant = fx.stop_gradient(x)
+    constant *= 2
+    return (constant * x).sum()
+
+
+def constant_nest(x):
+    kept = fx.stop_gradient({"parts": [x, 2.0], "name": "kept", "none": None})
+    kept["parts"][0][0] = 5.0
+    return (kept["parts"][0] * x).sum() * kept["parts"][1]
+
+
+@pytest.mark.parametrize(
+    "function, slope", [(doubled_constant, 2 * X), (constant_nest, 2 * np.concatenate([[5.0], X[1:]]))]
+)
+def test_what_counts_as_constant_is_a_copy(function, slope):
+    x = X.copy()
+    assert float(fx.futurize(function, escape="error")(x)) == function(x)
+    np.testing.assert_array_equal(np.asarray(fx.grad(function)(x)), slope)
+    np.testing.assert_array_equal(x, X)
+
+
 def test_numbers_of_arguments_may_be_those_of_numpy():
     first, second = fx.grad(lambda x, y: x @ y, argnums=tuple(np.arange(2)))(X, 2 * X)
     np.testing.assert_array_equal(np.asarray(first), 2 * X)

@@ -6,11 +6,13 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from futurex.autodiff import reverse
 from futurex.frontend.calls import SPECIAL
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import fresh, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
 from futurex.frontend.transforms.inner import VALUE, Inner, StandIn, Transform, float_leaves, made, trace_inner
 from futurex.tree.node import Node
 from futurex.tree.pytree import flatten, unflatten
@@ -144,13 +146,26 @@ def hashable(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
 
 
 def stop_gradient(x: Any) -> Any:
-    """``x`` as a constant to every derivative.
+    """``x`` as a constant to every derivative: a copy of an array, or a nest with copies of the arrays in it.
 
     >>> import numpy as np, futurex as fx
     >>> float(fx.grad(lambda x: x * fx.stop_gradient(x))(np.float64(3.0)))
     3.0
     """
-    return x
+    leaves, structure = flatten(x)
+    return unflatten(structure, [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
-SPECIAL[stop_gradient] = lambda x: fresh(emit("stop_gradient", node_of(x)))
+def _stopped(x: Any) -> Any:
+    leaves, structure = flatten(x)
+    return current().remember_all(unflatten(structure, [_constant(entered(leaf)) for leaf in leaves]))
+
+
+def _constant(leaf: Any) -> Any:
+    if not isinstance(leaf, Tracer):
+        return leaf
+    node = emit("stop_gradient", leaf._node)
+    return fresh(node) if leaf.is_scalar else new_array(node)
+
+
+SPECIAL[stop_gradient] = _stopped
