@@ -2,8 +2,8 @@
 
 What a function costs staged is known only when its plan has settled, and what it costs plain only when it has run so.
 Therefore calls of one kind go both ways a few times, each call one way, and the faster way stays; they are compared
-again from time to time. Calls that compute, write into arguments, draw from generators or print have the choice; those
-that change lists, dicts or objects, or are given futures, have none.
+again from time to time. Calls that compute, write into arguments, draw from generators, print, or change lists, dicts
+and objects have the choice; those that are given futures have none.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _MANY = 128  # operations of a plan on small arrays, which may well take long by
 _SMALL = 4096  # elements of such arrays
 _HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long, no other is tried
 _COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
+_ARGUMENTS = ("arg", "row")
+"""Kinds of outputs that are arrays of the caller's, and views of such."""
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -188,27 +190,36 @@ def _kind(output: Output) -> Kind:
         return output.aval, output.is_array
     if output.kind in ("rows", "entries"):
         return Listed(output.value, output.length)
-    if output.kind == "either":
-        among = output.among.values()
-        numbers = [each.aval for each in among if each.kind == "out" and not each.is_array]
-        return Several([each.value for each in among if each.kind == "static"], numbers)
+    if output.kind in ("either", "one of"):
+        among = [*output.among.values(), *([output.value] if output.kind == "one of" else [])]
+        new = [(each.aval, each.is_array) for each in among if each.kind == "out" and each.aval is not None]
+        passed = any(each.kind in _ARGUMENTS for each in among)
+        return Several([each.value for each in among if each.kind == "static"], new, passed=passed)
     return type(output.value) if output.kind == "static" else object
 
 
 def leaves_little(variant: Variant) -> bool:
     """Does a call leave nothing but new arrays, lists of numbers, constants and arguments, whatever it writes into
-    these, draws, prints or raises? It comes back alike from either way then."""
+    these, draws, prints, raises or puts into the caller's objects? It comes back alike from either way then."""
+    left = [each for output in variant.outputs for each in _every(output)]
+    puts = (output for change in variant.changes for entry in change.entries for output in entry.outputs)
+    put = {each.index for output in puts for each in _every(output) if each.kind == "out"}
+    new = [each.index for each in left if each.kind == "out"]
     return (
-        not (variant.opened or variant.gives or variant.apart or variant.changes)
-        and not any(key[0] is Array for key in variant.leaves)
+        not (variant.opened or variant.gives or takes_futures(variant))
         and all(
-            each.kind in ("arg", "given", "static", "either", "nest", "rows", "entries")
-            or (each.kind == "out" and each.aval is not None)
-            for output in variant.outputs
-            for each in _every(output)
+            each.kind in ("given", "outside", "static", "either", "nest", "rows", "entries", *_ARGUMENTS)
+            or (each.kind == "out" and each.aval is not None and not each.chain)
+            or (each.kind == "one of" and all(other.kind in _ARGUMENTS for other in each.among.values()))
+            for each in left
         )
-        and not any(each.chain for output in variant.outputs for each in _every(output) if each.kind == "out")
+        and len(put.union(new)) == len(put) + len(new)  # an array in two places would come back as somebody else's
     )
+
+
+def takes_futures(variant: Variant) -> bool:
+    """Are there futures among the arguments, or in what a call finds outside? A plain call would wait for them."""
+    return any(key[0] is Array for key in variant.leaves) or any(type(each.array) is Array for each in variant.captures)
 
 
 def computes(variant: Variant) -> bool:
@@ -221,7 +232,7 @@ def returns_only(variant: Variant) -> bool:
     return (
         not (variant.written or variant.apart or variant.generators or variant.prints or variant.opened)
         and not variant.gives
-        and not any(key[0] is Array for key in variant.leaves)
+        and not takes_futures(variant)
         and all(map(_is_new, variant.outputs))
         and max(found := [place for output in variant.outputs for place in places(output)], default=0) < len(found)
     )
@@ -242,8 +253,9 @@ def places(output: Output) -> list[int]:
 
 
 def _every(output: Output) -> Iterator[Output]:
+    """An output and all that it may be."""
     yield output
-    for each in output.among.values():
+    for each in [*output.among.values(), *([output.value] if output.kind == "one of" else [])]:
         yield from _every(each)
 
 

@@ -119,6 +119,11 @@ def leaf_key(leaf: Any) -> Key:
     return kind, id(leaf)
 
 
+def is_by_identity(leaf: Any, key: Key) -> bool:
+    """Does a trace depend on which object the leaf is, as this key of it says?"""
+    return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
+
+
 def argument_paths(function: Any, structure: Structure) -> list[str]:
     """A readable path for every leaf of ``(args, kwargs)``: the parameter's name, then keys, as ``params/layer/w``."""
     positional, keyword = structure.children

@@ -15,7 +15,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes, leaves_little, places
 from futurex.frontend.entries import lists_in
-from futurex.frontend.keys import Key
+from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
@@ -191,6 +191,8 @@ class _Matcher:
             test += f" and {name}.dtype is {self._constant(values[0])}"
         elif kind in (bool, int, str, bytes):
             test += f" and {name} == {self._constant(values[0])}"
+        elif is_by_identity(leaf, (kind, *values)):
+            test += f" and {name} is {self._constant(leaf)}"
         elif kind not in (float, complex, type(None)):
             raise _Unsure
         self._unless(test)

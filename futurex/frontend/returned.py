@@ -39,21 +39,30 @@ class Looking(ABC):
 
 
 class Several(Looking):
-    """A leaf that is one of several things: one of these ``values``, or a number of one of these types, which a call
-    returns in a future."""
+    """A leaf that is one of several things: one of these ``values``, or a number or a new array like these, which a
+    call returns in a future. ``passed``: or an array that somebody else has, which comes back as it is."""
 
-    def __init__(self, values: Sequence[Any], avals: Sequence[Aval | None]) -> None:
+    def __init__(self, values: Sequence[Any], avals: Sequence[tuple[Aval, bool]], *, passed: bool = False) -> None:
         self._values = [(type(value), value) for value in values]
-        self._avals = {kind_of(aval): aval for aval in avals if aval is not None}
+        self._numbers = {kind_of(aval): aval for aval, is_array in avals if not is_array}
+        self._arrays = [aval for aval, is_array in avals if is_array]
+        self.passed = passed
 
     def fit(self, leaf: Any) -> Any:
         for kind, value in self._values:
             if type(leaf) is kind and repr(leaf) == repr(value):
                 return leaf
-        aval = self._avals.get(type(leaf))
+        aval = self._numbers.get(type(leaf))
         if aval is None or not fits_in(aval, (leaf,)):
             return UNFIT
         return Array(leaf, aval, None, False)
+
+    def made(self, array: np.ndarray) -> Any:
+        """What the call returns for an array that nobody else has."""
+        for aval in self._arrays:
+            if array.dtype is aval.dtype and aval.static and array.shape == aval.shape:
+                return Array(Done(array), aval, None, True)
+        return UNFIT
 
 
 def kind_of(aval: Aval) -> type:
@@ -105,7 +114,8 @@ class _Writer:
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.known: dict[str, Any] = {
-            "Array": Array, "Aval": Aval, "Done": Done, "ndarray": np.ndarray, "owns": owns, "refs": getrefcount,
+            "Array": Array, "Aval": Aval, "Done": Done, "UNFIT": UNFIT, "ndarray": np.ndarray, "owns": owns,
+            "refs": getrefcount,
         }  # fmt: skip
         self.lines: list[str] = []
         self.names: list[str] = []
@@ -142,13 +152,17 @@ class _Writer:
         if kind is object:
             return name
         if isinstance(kind, Looking):
-            made = self._name()
-            self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
-            self._unless(f"{made} is not {self._constant(UNFIT)}")
+            made, looking = self._name(), self._constant(kind)
+            fit = f"{looking}.fit({name})"
+            if isinstance(kind, Several):
+                passed = f"{name} if {_shared(name)} else UNFIT" if kind.passed else "UNFIT"
+                array = f"{looking}.made({name}) if refs({name}) == {_ALONE} and {_nobodys(name)} else {passed}"
+                fit = f"{fit} if type({name}) is not ndarray else {array}"
+            self.lines.append(f"{made} = {fit}")
+            self._unless(f"{made} is not UNFIT")
             return made
         if isinstance(kind, Shared):
-            viewed = f"isinstance({name}, ndarray) and {name}.base is not None and refs({name}.base) > {_ALONE_BASE}"
-            self._unless(f"refs({name}) > {_ALONE} or ({viewed})")
+            self._unless(_shared(name))
             return name
         if isinstance(kind, type):
             self._unless(f"type({name}) is {self._constant(kind)}")
@@ -157,7 +171,7 @@ class _Writer:
         value, dtype = self._constant(aval), self._constant(aval.dtype)
         if is_array:
             self._unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and refs({name}) == {_ALONE}")
-            self._unless(f"{name}.base is None or (refs({name}.base) == {_ALONE_BASE} and owns({name}.base))")
+            self._unless(_nobodys(name))
             if aval.static:
                 self._unless(f"{name}.shape == {self._constant(aval.shape)}")
                 return f"Array(Done({name}), {value}, None, True)"
@@ -183,6 +197,17 @@ class _Writer:
         name = f"c{len(self.known)}"
         self.known[name] = value
         return name
+
+
+def _nobodys(name: str) -> str:
+    """The test whether what has this name is no view of what somebody else has."""
+    return f"({name}.base is None or (refs({name}.base) == {_ALONE_BASE} and owns({name}.base)))"
+
+
+def _shared(name: str) -> str:
+    """The test whether somebody else has what has this name, or what it is a view of."""
+    viewed = f"isinstance({name}, ndarray) and {name}.base is not None and refs({name}.base) > {_ALONE_BASE}"
+    return f"(refs({name}) > {_ALONE} or ({viewed}))"
 
 
 def owns(base: Any) -> bool:

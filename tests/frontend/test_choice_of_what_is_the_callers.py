@@ -1,0 +1,219 @@
+"""Calls that change the caller's objects, or return what is the caller's, go as plain NumPy where that is faster: what
+they leave behind is the same, and who it is, before and after."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from choosing import compare_soon
+
+import futurex as fx
+from futurex.tree.pytree import flatten
+
+CALLS = 80
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    compare_soon(monkeypatch)
+
+
+class Layer:
+    def __init__(self):
+        self.w, self.n, self.rate, self.parts = np.arange(3.0), 0, 0.5, {"g": np.zeros(3)}
+
+
+@dataclasses.dataclass
+class State:
+    w: object
+    n: float = 0.0
+
+
+def puts_into_a_dict(held, x):
+    held["sum"] = x.sum()
+    held["w"] = held["w"] + x
+    return held
+
+
+def puts_into_a_list(rows, x):
+    rows[0], rows[1] = rows[1], rows[0] + x
+    return rows[0].sum(), rows
+
+
+def ledger(accounts, moves):
+    for who, amount in moves:
+        accounts[who] = accounts[who] + amount
+    return accounts
+
+
+def sets_attributes(layer, x):
+    layer.w = layer.w + layer.rate * x
+    layer.rate = float(x[1])
+    layer.n += 1
+    layer.parts["g"] = x * 2
+    return layer.n, layer
+
+
+def of_a_dataclass(state, x):
+    state.w = state.w * 0.5 + x
+    state.n += 1
+    return state, x + 1
+
+
+def reads_attributes(layer, x):
+    return layer.w * x, layer.w, layer.w[1:], layer.parts
+
+
+def raises_in_between(held, x):
+    held["sum"] = x.sum()
+    if x[0] > 40:
+        raise ValueError(f"{x[0]} is too much")
+    held["w"] = x + 1
+    return x * 2
+
+
+CASES = {
+    puts_into_a_dict: lambda: {"sum": np.float64(0), "w": np.zeros(3)},
+    puts_into_a_list: lambda: [np.zeros(3), np.ones(3)],
+    sets_attributes: Layer,
+    of_a_dataclass: lambda: State(np.zeros(3)),
+    reads_attributes: Layer,
+    raises_in_between: lambda: {"sum": np.float64(0), "w": np.zeros(3)},
+}
+
+
+def described(value):
+    """What a nest of arrays, numbers and objects holds, and of which kinds; futures count as what they are of."""
+    if isinstance(value, Layer):
+        return [described(each) for each in vars(value).items()]
+    leaves, structure = flatten(value)
+    leaves = [leaf.result() if isinstance(leaf, fx.Array) else leaf for leaf in leaves]
+    return structure, [described(leaf) if isinstance(leaf, Layer) else (type(leaf), repr(leaf)) for leaf in leaves]
+
+
+def called(function, args):
+    """A result, or an error, and which of its leaves are things of the caller's, or share their elements."""
+    try:
+        result = function(*args)
+    except ValueError as error:
+        return str(error), None, None
+    mine = [each for arg in args for each in (arg, *flatten(vars(arg) if isinstance(arg, Layer) else arg)[0])]
+    parts = result if isinstance(result, tuple) else (result,)
+    whose = [[part is each for each in mine] for part in parts if not isinstance(part, fx.Array | np.generic | int)]
+    whose = [each for each in whose if any(each)]
+    arrays = [leaf for leaf in flatten(result)[0] if isinstance(leaf, np.ndarray | fx.Array) and leaf.ndim]
+    views = [[isinstance(each, np.ndarray) and np.shares_memory(leaf, each) for each in mine] for leaf in arrays]
+    return described(result), whose, views
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_both_ways_leave_the_same_behind(function):
+    f, mine, theirs, kinds = fx.futurize(function), CASES[function](), CASES[function](), []
+
+    def noted(*args):
+        result = f(*args)
+        kinds.append(tuple(map(type, flatten(result)[0])))
+        return result
+
+    for k in range(CALLS):
+        x, y = (np.arange(3.0) + k for _ in range(2))
+        assert called(noted, (mine, x)) == called(function, (theirs, y)), k
+        assert described(mine) == described(theirs)
+    assert "calls run as plain NumPy" in f.explain()
+    assert len(set(kinds[3:])) == 1  # futures stay futures
+
+
+def test_what_is_put_into_objects_is_put_there_once():
+    f, accounts, moves = fx.futurize(ledger), {"a": 0.0, "b": 1.0}, [("a", 1.0), ("b", -2.0), ("a", 0.5)]
+    for k in range(1, CALLS):
+        assert f(accounts, moves) is accounts
+        assert accounts == {"a": 1.5 * k, "b": 1.0 - 2.0 * k}
+    assert "calls run as plain NumPy" in f.explain()
+
+
+def first_or_other(x, y):
+    if x[0] > 0:
+        return x
+    return y
+
+
+def first_or_new(x, y):
+    if x[0] > 0:
+        return x, x[0]
+    return y * 2, y[0]
+
+
+def part_of_either(x, y):
+    if x.sum() > 0:
+        return x[1:]
+    return y[1:]
+
+
+def new_or_none(x, y):
+    if x[0] > 0:
+        return None
+    return y + 1
+
+
+def bound_in_rounds(x, y):
+    a = b = x
+    for i in range(len(x)):
+        if x[i] > 1:
+            a = a + 1
+        else:
+            b = y
+    return a, b
+
+
+@pytest.mark.parametrize("function", [first_or_other, first_or_new, part_of_either, new_or_none, bound_in_rounds])
+def test_results_from_branches_are_who_they_are(function):
+    f, kinds = fx.futurize(function), ({}, {})
+    for k in range(2 * CALLS):
+        args = np.arange(3.0) + 1 if k % 2 else -np.arange(3.0), np.ones(3) * k
+        assert called(f, args) == called(function, args), k
+        for leaf, other in zip(flatten(f(*args))[0], flatten(function(*args))[0], strict=True):
+            kinds[k % 2].setdefault((type(other), any(other is each for each in args)), set()).add(type(leaf))
+    assert "calls run as plain NumPy" in f.explain()
+    assert all(len(found) == 1 for each in kinds for found in each.values())  # futures stay futures
+
+
+def test_an_array_that_is_put_somewhere_and_returned_stays_a_future():
+    def put(held, x):
+        held["y"] = y = x * 2
+        return y
+
+    def twice(x):
+        x += 1
+        y = x * 2
+        return y, y
+
+    f, g, held, x = fx.futurize(put), fx.futurize(twice), {"y": np.zeros(3)}, np.zeros(3)
+    for _ in range(CALLS):
+        y = f(held, np.arange(3.0))
+        assert type(y) is fx.Array
+        first, second = g(x)
+        assert type(first) is fx.Array
+        assert first is second
+
+
+def test_calls_that_find_a_future_in_an_object_have_no_choice():
+    f, layer = fx.futurize(lambda layer, x: layer.w + x), Layer()
+    layer.w = fx.futurize(lambda x: x + 1)(np.ones(3))
+    for _ in range(CALLS):
+        assert f(layer, np.ones(3)).tolist() == [3.0, 3.0, 3.0]
+    assert "calls run as plain NumPy" not in f.explain()
+    layer.w = np.zeros(3)
+    assert f(layer, np.ones(3)).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_objects_are_told_apart_in_hot_calls():
+    f, layers = fx.futurize(reads_attributes), [Layer(), Layer()]
+    for k in range(CALLS):
+        layer = layers[k > CALLS // 2]
+        layer.w = np.full(3, float(k))
+        first, same, part, parts = f(layer, np.ones(3))
+        assert first.tolist() == [k] * 3
+        assert same is layer.w
+        assert part.base is same
+        assert parts is layer.parts
+    assert f._lane is not None
