@@ -41,7 +41,8 @@ class Lane:
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
     are among them or are given away: their values, and the futures that own what is given away, which has ``names``;
     None if not all is there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
-    ``choice``, where there is one: calls may go as plain NumPy. ``plain``: all of them do.
+    ``choice``, where there is one: calls may go as plain NumPy. ``plain``: how they do where all do, or some because
+    the last runs failed.
     ``valid()``: does the trace still hold?
     """
 
@@ -55,7 +56,7 @@ class Lane:
         self.match = match
         self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None else None
-        self.plain = PlainCalls() if variant.graph is None else None
+        self.plain = PlainCalls()
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         takes = any(key[0] is Array for key in variant.leaves)
