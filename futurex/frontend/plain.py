@@ -15,7 +15,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.objects import fill
 from futurex.frontend.ownership import Looked, call_and_look
-from futurex.frontend.returned import Call, Kind, Shared, owns, written_call
+from futurex.frontend.returned import Call, Kind, Shared, owns, with_rows, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import attributes, flatten, opened, unflatten
@@ -59,7 +59,8 @@ class PlainCalls:
             with contextlib.suppress(Unwritten):
                 kinds = [_kind(leaf, own) for leaf, own in zip(looked.leaves, looked.alone, strict=True)]
                 self.call = written_call(
-                    looked.structure, kinds, lambda box, args, kwargs: as_futures(call_and_look(box.pop), args, kwargs)
+                    *with_rows(looked.structure, kinds),
+                    lambda box, args, kwargs: as_futures(call_and_look(box.pop), args, kwargs),
                 )
         return as_futures(looked, args, kwargs)
 

@@ -5,18 +5,20 @@ It looks no more than once at each array, and hands everything that is another t
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import countOf
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend.array import Array
+from futurex.frontend.array import Array, numbers
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
-from futurex.tree.pytree import Structure
+from futurex.tree.pytree import LEAF, Structure
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
 Otherwise = Callable[[list[Any], tuple[Any, ...], Any], Any]
@@ -75,11 +77,58 @@ def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
     return not (aval.weak and aval.dtype.kind == "i" and values) or -(2**63) <= min(values) <= max(values) < 2**63
 
 
+class Row(Looking):
+    """A list or tuple, however long, that nobody else has, of entries of these types: NumPy's numbers of one kind, which
+    are futures then, or what stays as it is."""
+
+    def __init__(self, kind: type, types: frozenset[type], aval: Aval | None) -> None:
+        self._kind, self._types, self._aval = kind, types, aval
+
+    def fit(self, leaf: Any) -> Any:
+        if type(leaf) is not self._kind or sum(countOf(map(type, leaf), each) for each in self._types) < len(leaf):
+            return UNFIT
+        return leaf if self._aval is None else self._kind(numbers(leaf, self._aval))
+
+
 class Shared:
     """A leaf that somebody else refers to, or to whose array: it comes back as it is, as long as that is so."""
 
 
 Kind = tuple[Aval, bool] | type | Looking | Shared
+
+
+_FEWEST = 8
+"""Entries of a list or tuple that are looked at all at once."""
+
+
+def with_rows(structure: Structure, kinds: Iterable[Kind]) -> tuple[Structure, list[Kind]]:
+    """The same with a Row for each long list or tuple whose entries come back alike."""
+    found: list[Kind] = []
+    return _with_rows(structure, iter(kinds), found), found
+
+
+def _with_rows(nest: Structure, kinds: Iterator[Kind], found: list[Kind]) -> Structure:
+    if nest.kind is None:
+        found.append(next(kinds))
+        return nest
+    is_flat = nest.kind in (list, tuple) and all(child.kind is None for child in nest.children)
+    if not is_flat or len(nest.children) < _FEWEST:
+        return Structure(nest.kind, nest.keys, tuple(_with_rows(child, kinds, found) for child in nest.children))
+    entries = list(itertools.islice(kinds, len(nest.children)))
+    row = _row(nest.kind, entries)
+    found += entries if row is None else [row]
+    return nest if row is None else LEAF
+
+
+def _row(kind: type, entries: Sequence[Kind]) -> Row | None:
+    """Entries of these kinds as one; None where they are of several."""
+    types = frozenset(each for each in entries if isinstance(each, type))
+    if len(types) in (1, 2) and all(isinstance(each, type) for each in entries):
+        return Row(kind, types, None)
+    first = entries[0]
+    if isinstance(first, tuple) and not first[1] and all(each == first for each in entries):
+        return Row(kind, frozenset({first[0].dtype.type}), first[0])
+    return None
 
 
 def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwise) -> Call:
@@ -158,6 +207,8 @@ class _Writer:
                 passed = f"{name} if {_shared(name)} else UNFIT" if kind.passed else "UNFIT"
                 array = f"{looking}.made({name}) if refs({name}) == {_ALONE} and {_nobodys(name)} else {passed}"
                 fit = f"{fit} if type({name}) is not ndarray else {array}"
+            if isinstance(kind, Row):
+                self._unless(f"refs({name}) == {_ALONE}")
             self.lines.append(f"{made} = {fit}")
             self._unless(f"{made} is not UNFIT")
             return made

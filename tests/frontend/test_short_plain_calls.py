@@ -61,3 +61,41 @@ def test_what_raises_goes_plain_the_short_way():
             f(np.ones(4))
     assert f._lane.variant.graph is None
     assert f(np.ones(3)).tolist() == [0, 0]
+
+
+def listed(x, n, keeps):
+    str(x.tobytes())  # is not staged
+    rows = [float(v) for v in x.tolist() * n]
+    mixed = tuple(v if v > 1 else int(v) for v in rows)
+    if keeps:
+        KEPT.append(rows)
+    return rows, mixed, list(x.repeat(n)), [["text"] * 3 * n, mixed[0]], [None if v > 2 else v for v in rows]
+
+
+@pytest.mark.parametrize("n", [3, 500])
+def test_long_lists_come_back_as_others_do(n):
+    f, x = fx.futurize(listed), np.arange(4.0)
+    for _ in range(4):
+        f(x, n, False)
+    assert f._lane is None or f._lane.plain.call is not call_for_futures
+    for other, keeps in ((x, False), (x - 5, True), (x + 7, False), (x, True)):
+        found, expected = f(other, n, keeps), call_for_futures(listed, (other, n, keeps), {})
+        assert kinds(found) == kinds(expected)
+        assert repr(found) == repr(expected)
+        assert not keeps or any(found[0] is rows for rows in KEPT)
+
+
+def test_lists_of_changing_lengths_take_the_short_way():
+    def listed(x):
+        str(x.tobytes())  # is not staged
+        return list(x[x > 0]), x.tolist()[int(x[0]) :]
+
+    f, x = fx.futurize(listed), np.arange(20.0)
+    for _ in range(4):
+        f(x)
+    f._lane.plain.call.__globals__["otherwise"] = None  # the long way
+    for k in range(5):
+        numbers, floats = f(x + k)
+        assert [type(each) for each in numbers] == [fx.Array] * len(numbers)
+        assert numbers == listed(x + k)[0]
+        assert floats == listed(x + k)[1]
