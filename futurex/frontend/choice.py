@@ -8,6 +8,7 @@ and objects have the choice; those that are given futures have none.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -21,8 +22,9 @@ from futurex.frontend.inflight import is_short
 from futurex.frontend.lists import parts_of
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
-from futurex.frontend.returned import Kind, Several, written_call
+from futurex.frontend.returned import Kind, Part, Several, written_call
 from futurex.frontend.variants import Output, Variant
+from futurex.ops.views import Chain, view
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
@@ -67,9 +69,9 @@ class Choice:
         return, or that :func:`leaves_little`, where there is none.
         """
         self.variant, self._pack = variant, pack
-        self.call = written_call(
-            variant.structure, list(map(_kind, variant.outputs)), self._acted if pack is None else self._looked
-        )
+        together = _left_together(variant)
+        kinds = [together[k] if k in together else _kind(output) for k, output in enumerate(variant.outputs)]
+        self.call = written_call(variant.structure, kinds, self._acted if pack is None else self._looked)
         """``call(function, args, kwargs)``: what the call would return staged. Raises Misfit for a result of another
         kind, and what the function raises."""
         self.open = True
@@ -201,10 +203,12 @@ def _kind(output: Output) -> Kind:
 def leaves_little(variant: Variant) -> bool:
     """Does a call leave nothing but new arrays, lists of numbers, constants and arguments, whatever it writes into
     these, draws, prints, raises or puts into the caller's objects? It comes back alike from either way then."""
-    left = [each for output in variant.outputs for each in _every(output)]
+    together = _left_together(variant)
+    alone = [output for k, output in enumerate(variant.outputs) if k not in together]
+    left = [each for output in alone for each in _every(output)]
     puts = (output for change in variant.changes for entry in change.entries for output in entry.outputs)
     put = {each.index for output in puts for each in _every(output) if each.kind == "out"}
-    new = [each.index for each in left if each.kind == "out"]
+    new = [each.index for each in left if each.kind == "out"] + list({part.number for part in together.values()})
     return (
         not (variant.opened or variant.gives or takes_futures(variant))
         and all(
@@ -215,6 +219,27 @@ def leaves_little(variant: Variant) -> bool:
         )
         and len(put.union(new)) == len(put) + len(new)  # an array in two places would come back as somebody else's
     )
+
+
+def _left_together(variant: Variant) -> dict[int, Part]:
+    """New arrays that a result holds several times, or with views of them; by their places among the outputs."""
+    parts: dict[int, dict[int, Part]] = {}
+    for k, output in enumerate(variant.outputs):
+        moves = output.inner[1] or output.dims  # a view at a place that the run computes
+        if output.kind == "out" and output.is_array and output.aval is not None and output.aval.static and not moves:
+            viewed = functools.partial(_view, output.chain) if output.chain else None
+            name = k if output.same is None else ("same", output.same)
+            parts.setdefault(output.index, {})[k] = Part(output.index, output.aval, viewed, name)
+    return {k: part for each in parts.values() if _is_whole(each) for k, part in each.items()}
+
+
+def _is_whole(parts: dict[int, Part]) -> bool:
+    """Is the array, of which others are views, among them, once or as one object?"""
+    return len(parts) > 1 and len({part.name for part in parts.values() if part.viewed is None}) == 1
+
+
+def _view(chain: Chain, value: Any) -> Any:
+    return view(value, chain, ())
 
 
 def takes_futures(variant: Variant) -> bool:

@@ -90,9 +90,8 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
 
 
 def _choice(variant: Variant) -> Choice | None:
-    if computes(variant):
-        pack = packed(variant)
-        return Choice(variant, pack) if pack is not None else None
+    if computes(variant) and (pack := packed(variant)) is not None:
+        return Choice(variant, pack)
     return Choice(variant, None) if leaves_little(variant) else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import countOf
 from sys import getrefcount
 from typing import Any
@@ -78,8 +79,8 @@ def fits_in(aval: Aval, values: Sequence[Any]) -> bool:
 
 
 class Row(Looking):
-    """A list or tuple, however long, that nobody else has, of entries of these types: NumPy's numbers of one kind, which
-    are futures then, or what stays as it is."""
+    """A list or tuple, however long, that nobody else has, of entries of these types: NumPy's numbers of one kind,
+    which are futures then, or what stays as it is."""
 
     def __init__(self, kind: type, types: frozenset[type], aval: Aval | None) -> None:
         self._kind, self._types, self._aval = kind, types, aval
@@ -90,11 +91,22 @@ class Row(Looking):
         return leaf if self._aval is None else self._kind(numbers(leaf, self._aval))
 
 
+@dataclass(frozen=True)
+class Part:
+    """A new array, or a view of it, of which a call leaves several: those with one number share a future. What has one
+    ``name`` is one object."""
+
+    number: int
+    aval: Aval
+    viewed: Callable[[Any], Any] | None
+    name: Any
+
+
 class Shared:
     """A leaf that somebody else refers to, or to whose array: it comes back as it is, as long as that is so."""
 
 
-Kind = tuple[Aval, bool] | type | Looking | Shared
+Kind = tuple[Aval, bool] | type | Looking | Part | Shared
 
 
 _FEWEST = 8
@@ -142,12 +154,13 @@ def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwi
         raise Unwritten
     writer = _Writer(kinds)
     made = writer.nest(structure, "result")
+    writer.join()
     names = [*writer.names, "result"]
     text = [
         "def call(function, args, kwargs):",
         " result = function(*args, **kwargs)",
         " while True:",
-        *(f"  {line}" for line in writer.lines),
+        *(f"  {line}" for line in [*writer.lines, *writer.last]),
         f"  return {made}",
         " box = [result]",
         f" {' = '.join(names)} = None",
@@ -167,8 +180,10 @@ class _Writer:
             "refs": getrefcount,
         }  # fmt: skip
         self.lines: list[str] = []
+        self.last: list[str] = []  # when all is as expected
         self.names: list[str] = []
         self._kinds = iter(kinds)
+        self._parts: dict[int, dict[Any, tuple[str, str, Part, int]]] = {}
 
     def nest(self, structure: Structure, source: str) -> str:
         """Writes the tests of what ``source`` gives; returns the text of it in futures."""
@@ -197,9 +212,44 @@ class _Writer:
             return f"dict(zip({name}, ({''.join(f'{each}, ' for each in inner)})))"
         return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"
 
+    def join(self) -> None:
+        """Writes the tests of arrays and their views that are left together, and the future that they share."""
+        for parts in self._parts.values():
+            whole, made, of, often = next(each for each in parts.values() if each[2].viewed is None)
+            views = [each for each in parts.values() if each[2].viewed is not None]
+            base, future = self._name(), self._name()
+            self.lines.append(f"{base} = {whole} if {whole}.base is None else {whole}.base")
+            self._unless(f"owns({base})")
+            more = 2 * often + len(views)
+            own = f"refs({base}) == {_ALONE - 1 + more}"
+            other = f"refs({whole}) == {_ALONE - 2 + 2 * often} and refs({base}) == {_ALONE_BASE + 1 + len(views)}"
+            self._unless(f"({own} if {base} is {whole} else {other})")
+            self.last.append(f"{future} = Done({whole})")
+            self.last.append(f"{made} = Array({future}, {self._constant(of.aval)}, None, True)")
+            for name, made, of, often in views:
+                self._unless(f"{name}.base is {base} and refs({name}) == {_ALONE - 2 + 2 * often}")
+                aval, viewed = self._constant(of.aval), self._constant(of.viewed)
+                self.last.append(f"{made} = Array({future}, {aval}, {viewed}, True)")
+
+    def _part(self, name: str, kind: Part) -> str:
+        """Notes one of several arrays that are left together; what is left twice is tested to be one object."""
+        parts = self._parts.setdefault(kind.number, {})
+        if kind.name in parts:
+            first, made, of, often = parts[kind.name]
+            self._unless(f"{name} is {first}")
+            parts[kind.name] = first, made, of, often + 1
+            return made
+        made, aval = self._name(), kind.aval
+        fits = f"{name}.dtype is {self._constant(aval.dtype)} and {name}.shape == {self._constant(aval.shape)}"
+        self._unless(f"type({name}) is ndarray and {fits}")
+        parts[kind.name] = name, made, kind, 1
+        return made
+
     def _leaf(self, name: str, kind: Kind) -> str:
         if kind is object:
             return name
+        if isinstance(kind, Part):
+            return self._part(name, kind)
         if isinstance(kind, Looking):
             made, looking = self._name(), self._constant(kind)
             fit = f"{looking}.fit({name})"

@@ -182,18 +182,57 @@ def test_an_array_that_is_put_somewhere_and_returned_stays_a_future():
         held["y"] = y = x * 2
         return y
 
-    def twice(x):
-        x += 1
-        y = x * 2
-        return y, y
-
-    f, g, held, x = fx.futurize(put), fx.futurize(twice), {"y": np.zeros(3)}, np.zeros(3)
+    f, held = fx.futurize(put), {"y": np.zeros(3)}
     for _ in range(CALLS):
-        y = f(held, np.arange(3.0))
-        assert type(y) is fx.Array
-        first, second = g(x)
-        assert type(first) is fx.Array
-        assert first is second
+        assert type(f(held, np.arange(3.0))) is fx.Array
+    assert "calls run as plain NumPy" not in f.explain()
+
+
+def twice(x):
+    y = x * 2
+    return y, [y, x + 1]
+
+
+def with_views(x):
+    y = x + 1
+    return {"y": y, "views": (y[1:], y[::-1]), "sum": y.sum()}
+
+
+def one_view_twice(x):
+    x += 1
+    y = np.tile(x, 2)  # is a view of an array that nobody has
+    part = y[:4]
+    return part, y, part, y[:4], y, x
+
+
+def of_two_arrays(x):
+    y, z = x * 2, x * 3
+    return y.reshape(3, 1), y, z, z[None], y[:1]
+
+
+def only_views(x):
+    y = x * 2
+    return y[1:], y[:1], x[1:]
+
+
+@pytest.mark.parametrize("function", [twice, with_views, one_view_twice, of_two_arrays, only_views])
+def test_arrays_that_are_left_together_share_their_elements(function):
+    f, seen = fx.futurize(function), []
+    for _ in range(CALLS):
+        x = np.arange(3.0)
+        result = f(x)
+        leaves = flatten(result)[0]
+        assert described(result) == described(function(np.arange(3.0)))
+        arrays = [leaf.result() if isinstance(leaf, fx.Array) else leaf for leaf in leaves if leaf.ndim]
+        seen.append(
+            (
+                [type(leaf) for leaf in leaves],
+                [one is other for one in leaves for other in leaves],
+                [np.shares_memory(one, other) for one in arrays for other in arrays],
+            )
+        )
+    assert all(each == seen[0] for each in seen)
+    assert ("calls run as plain NumPy" in f.explain()) is (function is not only_views)
 
 
 def test_calls_that_find_a_future_in_an_object_have_no_choice():
