@@ -7,7 +7,7 @@ import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from futurex.tree.pytree import LEAF, Structure, attributes, unflatten
+from futurex.tree.pytree import LEAF, Structure, attributes, fields_of, unflatten
 
 Constant = Callable[[Any], str]
 """Takes a value, and gives the name that it has in the text."""
@@ -28,6 +28,9 @@ def taken_apart(structure: Structure, name: str, constant: Constant) -> tuple[st
     if any(not key.isidentifier() or keyword.iskeyword(key) for key in structure.keys):
         raise Unwritten
     parts = "".join(f"{name}.{key}, " for key in structure.keys)
+    names, known = fields_of(kind)
+    if structure.keys == names and kind.__dictoffset__:  # as most are: attributes() says so, too
+        return f"{test} and {name}.__dict__.keys() == {constant(known)}", f"({parts})"
     return f"{test} and {constant(attributes)}({name}) == {constant(structure.keys)}", f"({parts})"
 
 

@@ -160,7 +160,7 @@ def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwi
         "def call(function, args, kwargs):",
         " result = function(*args, **kwargs)",
         " while True:",
-        *(f"  {line}" for line in [*writer.lines, *writer.last]),
+        *(f"  {line}" for line in [*writer.lines, *writer.made, *writer.filled]),
         f"  return {made}",
         " box = [result]",
         f" {' = '.join(names)} = None",
@@ -177,10 +177,11 @@ class _Writer:
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.known: dict[str, Any] = {
             "Array": Array, "Aval": Aval, "Done": Done, "UNFIT": UNFIT, "ndarray": np.ndarray, "owns": owns,
-            "refs": getrefcount,
+            "refs": getrefcount, "set": object.__setattr__,
         }  # fmt: skip
         self.lines: list[str] = []
-        self.last: list[str] = []  # when all is as expected
+        self.made: list[str] = []  # where all is as expected: futures that several leaves share
+        self.filled: list[str] = []  # and what is put into dicts and dataclasses
         self.names: list[str] = []
         self._kinds = iter(kinds)
         self._parts: dict[int, dict[Any, tuple[str, str, Part, int]]] = {}
@@ -206,10 +207,15 @@ class _Writer:
         if parts:
             self.lines.append(f"{', '.join(parts)}, = {source}")
         inner = [self._tested(child, part) for child, part in zip(structure.children, parts, strict=True)]
+        is_dict = kind == "dict"
+        if is_dict or not (plain or issubclass(structure.kind, tuple)):  # which nobody else has
+            for key, made, part in zip(structure.keys, inner, parts, strict=True):
+                if made != part:
+                    place = self._constant(key)
+                    self.filled.append(f"{name}[{place}] = {made}" if is_dict else f"set({name}, {place}, {made})")
+            return name
         if not plain:
             return put_together(structure, inner, self._constant)
-        if kind == "dict":
-            return f"dict(zip({name}, ({''.join(f'{each}, ' for each in inner)})))"
         return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"
 
     def join(self) -> None:
@@ -224,12 +230,12 @@ class _Writer:
             own = f"refs({base}) == {_ALONE - 1 + more}"
             other = f"refs({whole}) == {_ALONE - 2 + 2 * often} and refs({base}) == {_ALONE_BASE + 1 + len(views)}"
             self._unless(f"({own} if {base} is {whole} else {other})")
-            self.last.append(f"{future} = Done({whole})")
-            self.last.append(f"{made} = Array({future}, {self._constant(of.aval)}, None, True)")
+            self.made.append(f"{future} = Done({whole})")
+            self.made.append(f"{made} = Array({future}, {self._constant(of.aval)}, None, True)")
             for name, made, of, often in views:
                 self._unless(f"{name}.base is {base} and refs({name}) == {_ALONE - 2 + 2 * often}")
                 aval, viewed = self._constant(of.aval), self._constant(of.viewed)
-                self.last.append(f"{made} = Array({future}, {aval}, {viewed}, True)")
+                self.made.append(f"{made} = Array({future}, {aval}, {viewed}, True)")
 
     def _part(self, name: str, kind: Part) -> str:
         """Notes one of several arrays that are left together; what is left twice is tested to be one object."""
