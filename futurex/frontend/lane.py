@@ -7,6 +7,8 @@ long way then decides. The second puts the results of a run into the nest that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
+from operator import countOf
 from sys import getrefcount
 from typing import Any
 
@@ -28,7 +30,10 @@ Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
 _LONGEST = 1000
-"""Leaves of a call or result for which such a function is made."""
+"""Leaves of a result for which such a function is made, and tests of a call."""
+_FEWEST = 16
+"""Entries of a list or tuple that are looked at all at once."""
+_BY_VALUE = frozenset({bool, int, str, bytes})
 _CONTAINERS = (tuple, list, dict)
 _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 
@@ -80,7 +85,7 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
 
     ``choice``: the function means plain NumPy, so its calls may go as that.
     """
-    if variant.opened or len(leaves) > _LONGEST:
+    if variant.opened:
         return None
     try:
         match = _Matcher(structure, variant.leaves, leaves).function()
@@ -134,9 +139,13 @@ class _Matcher:
         return f"c{self._count}"
 
     def _unless(self, test: str) -> None:
+        if len(self._lines) > 2 * _LONGEST:
+            raise _Unsure
         self._lines.append(f"if not ({test}): return None")
 
     def _children(self, structure: Structure, source: str) -> None:
+        if structure.kind in (tuple, list) and len(structure.children) >= _FEWEST and self._row(structure, source):
+            return
         names = []
         for _ in structure.children:
             self._count += 1
@@ -148,6 +157,23 @@ class _Matcher:
                 self._leaf(name)
             else:
                 self._container(name, child)
+
+    def _row(self, structure: Structure, name: str) -> bool:
+        """Writes one test for all entries of a long list or tuple, where these are Python's numbers or texts."""
+        count = len(structure.children)
+        if any(child.kind is not None for child in structure.children):
+            return False
+        keys, leaves = list(islice(self._keys, count)), list(islice(self._leaves, count))
+        kinds = {key[0] for key in keys} | set(map(type, leaves))
+        if len(kinds) > 1 or not kinds <= {float, *_BY_VALUE}:
+            self._keys, self._leaves = chain(keys, self._keys), chain(leaves, self._leaves)
+            return False
+        self._known["count"] = countOf
+        self._unless(f"count(map(type, {name}), {self._constant(*kinds)}) == {count}")
+        if kinds <= _BY_VALUE:
+            self._unless(f"{name} == {self._constant(structure.kind(leaves))}")
+        self._found.append(f"*{name}")
+        return True
 
     def _container(self, name: str, structure: Structure) -> None:
         kind = structure.kind
@@ -189,7 +215,7 @@ class _Matcher:
             test += f" and type(bits_of({name})).__name__ == {self._constant(values[0])}"
         elif issubclass(kind, np.generic):
             test += f" and {name}.dtype is {self._constant(values[0])}"
-        elif kind in (bool, int, str, bytes):
+        elif kind in _BY_VALUE:
             test += f" and {name} == {self._constant(values[0])}"
         elif is_by_identity(leaf, (kind, *values)):
             test += f" and {name} is {self._constant(leaf)}"

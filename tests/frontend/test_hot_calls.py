@@ -103,3 +103,51 @@ def test_places_out_of_bounds_raise_at_every_call():
         for _ in range(3):
             with pytest.raises(IndexError, match=f"index {place} is out of bounds for axis 1 with size 260"):
                 pick(A[:, :260].copy(), places).result()
+
+
+def sum_and_first(values, x):
+    total = 0
+    for value in values:
+        total = total + value
+    return total, x * values[0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("values", [[0.5] * 20, list(range(20)), [True, False] * 10])
+def test_long_lists_are_told_apart(kind, values):
+    f, x = fx.futurize(sum_and_first), np.ones(3)
+
+    def same(values, x):
+        total, first = f(values, x)
+        expected = sum_and_first(values, x)
+        assert type(total.result() if isinstance(total, fx.Array) else total) is type(expected[0])
+        assert total == expected[0]
+        assert np.asarray(first).dtype == expected[1].dtype
+        assert first.tolist() == expected[1].tolist()
+
+    for _ in range(6):
+        same(kind(values), x)
+    assert f._lane is not None
+    numbers = 7.5, 4, True, np.float64(2.5), np.int64(2), np.float32(1.5), 3j
+    for k, other in enumerate(numbers):
+        same(kind([*values[:k], other, *values[k + 1 :]]), x)
+    same(kind(values[1:]), x)
+    same(kind([*values, 1]), x)
+    same(kind(values[::-1]), x.astype(np.float32))
+    same((tuple if kind is list else list)(values), x)
+    same(kind(values), x)
+
+
+def test_lists_of_many_numbers_have_a_short_way():
+    f = fx.futurize(lambda rows: [sum(row) for row in rows])
+    rows = [[float(i * j) for i in range(40)] for j in range(40)]
+    for k in range(6):
+        rows[3][5] = k + 0.5
+        assert f(rows) == [sum(row) for row in rows]
+    assert f._lane is not None
+    rows[39][39] = 5
+    assert f(rows) == [sum(row) for row in rows]
+    g, many = fx.futurize(lambda rows: rows[0]["a"] + 1), [{"a": float(k)} for k in range(2000)]
+    for _ in range(6):
+        assert g(many) == 1.0
+    assert g._lane is None  # as many tests as entries
