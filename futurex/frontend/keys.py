@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.held import can_be_input
 from futurex.frontend.outside import fingerprint
+from futurex.frontend.reads import Alike
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
@@ -122,6 +124,19 @@ def leaf_key(leaf: Any) -> Key:
 def is_by_identity(leaf: Any, key: Key) -> bool:
     """Does a trace depend on which object the leaf is, as this key of it says?"""
     return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
+
+
+def alike(leaf: Any) -> Alike | None:
+    """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
+    kind = type(leaf)
+    if kind is np.ndarray and leaf.flags.c_contiguous:
+        test = "type({now}) is {0} and {now}.dtype is {1} and {now}.shape == {2} and {now}.flags.c_contiguous"
+        return test, (kind, leaf.dtype, leaf.shape)
+    if isinstance(leaf, np.generic):
+        return "type({now}) is {0} and {now}.dtype is {1}", (kind, leaf.dtype)
+    if kind is float or kind is complex:
+        return "type({now}) is {0}", (kind,)
+    return ("type({now}) is {0} and {1}({now})", (kind, can_be_input)) if kind is int else None
 
 
 def argument_paths(function: Any, structure: Structure) -> list[str]:

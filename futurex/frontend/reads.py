@@ -68,27 +68,36 @@ def attribute(owner: Any, name: str) -> Callable[[], Any]:
     return functools.partial(getattr, owner, name)
 
 
+Alike = tuple[str, tuple[Any, ...]]
+"""The text of a test whether ``{now}`` is of some kind, and the values for the numbers in braces in it."""
+
+
 def unchanged(
-    found: Iterable[tuple[Callable[[], Any] | None, Any]], otherwise: Callable[[], bool]
+    found: Iterable[tuple[Callable[[], Any] | None, Any, Alike | None]], otherwise: Callable[[], bool]
 ) -> Callable[[], bool]:
-    """A function that is true where every read gives the very object that it gave, and asks ``otherwise`` elsewhere.
+    """A function that is true where every read gives the very object that it gave, or one for which the test of its
+    kind holds, and asks ``otherwise`` elsewhere.
 
     >>> scope = {"x": 1.5}
-    >>> same = unchanged([(GlobalName(scope, "x"), scope["x"])], lambda: False)
+    >>> same = unchanged([(GlobalName(scope, "x"), scope["x"], None)], lambda: False)
     >>> same(), scope.update(x=2.5), same()
     (True, None, False)
     """
-    asked = [(read, value) for read, value in found if read is not None]
-    scopes = {id(read.scope): read.scope for read, _ in asked if type(read) is GlobalName}
+    asked = [(read, value, alike) for read, value, alike in found if read is not None]
+    scopes = {id(read.scope): read.scope for read, *_ in asked if type(read) is GlobalName}
     own = next(iter(scopes.values()), {})
     known: dict[str, Any] = {f"{_OURS}builtins": _BUILTINS, f"{_OURS}error": Exception, f"{_OURS}otherwise": otherwise}
     tests: dict[Any, str] = {}
-    for read, value in asked:
+    for read, value, alike in asked:
         written = _written(read, value, known, own)
         if written is None or len(tests) > _MOST:
             return otherwise
         key, text = written
-        tests.setdefault((*key, id(value)), text.format(_constant(value, known)))
+        if alike is not None and text.count("{}") == 1 and text.endswith(" is {}"):
+            now = f"{_OURS}now"
+            kind = alike[0].format(*(_constant(each, known) for each in alike[1]), now=now)
+            text = f"(({now} := {text.removesuffix(' is {}')}) is {{}} or ({kind}))"
+        tests.setdefault((*key, id(value), alike), text.format(_constant(value, known)))
     lines = [f"def same({', '.join(known)}):", " try:", f"  if {' and '.join(tests.values()) or True}: return True"]
     made: dict[str, Any] = {}
     exec("\n".join([*lines, f" except {_OURS}error: pass", f" return {_OURS}otherwise()"]), made)

@@ -18,7 +18,7 @@ from futurex.frontend.gathered import gathered
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import kept_apart
-from futurex.frontend.keys import Key, argument_paths, leaf_key
+from futurex.frontend.keys import Key, alike, argument_paths, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
@@ -156,11 +156,13 @@ class Variant:
         self.gives = {k: paths[self.inputs[k]] for k in self.donated.values()}
 
     def quickly_valid(self) -> Callable[[], bool]:
-        """:meth:`valid` for many calls: it asks whether everything is the same object, where that is enough."""
+        """:meth:`valid` for many calls: it asks whether everything is the same object, or an input of the same kind,
+        where that is enough."""
         if not all(guard.fixed for guard in self.guards):
             return self.valid
-        guards = [(guard.read, guard.value) for guard in self.guards]
-        return unchanged([*guards, *((capture.read, capture.array) for capture in self.captures)], self.valid)
+        guards = [(guard.read, guard.value, None) for guard in self.guards]
+        inputs = [(capture.read, capture.array, alike(capture.array)) for capture in self.captures]
+        return unchanged([*guards, *inputs], self.valid)
 
     def wrote(self, error: BaseException | None, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
         """May a run that failed have written into the leaves of its call, from which it cannot be made again then? Of

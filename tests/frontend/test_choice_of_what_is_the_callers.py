@@ -8,6 +8,7 @@ import pytest
 from choosing import compare_soon
 
 import futurex as fx
+from futurex.frontend.variants import Variant
 from futurex.tree.pytree import flatten
 
 CALLS = 80
@@ -99,7 +100,7 @@ def called(function, args):
         return str(error), None, None
     mine = [each for arg in args for each in (arg, *flatten(vars(arg) if isinstance(arg, Layer) else arg)[0])]
     parts = result if isinstance(result, tuple) else (result,)
-    whose = [[part is each for each in mine] for part in parts if not isinstance(part, fx.Array | np.generic | int)]
+    whose = [[part is each for each in mine] for part in parts if not isinstance(part, fx.Array | np.generic | int | float)]
     whose = [each for each in whose if any(each)]
     arrays = [leaf for leaf in flatten(result)[0] if isinstance(leaf, np.ndarray | fx.Array) and leaf.ndim]
     views = [[isinstance(each, np.ndarray) and np.shares_memory(leaf, each) for each in mine] for leaf in arrays]
@@ -256,3 +257,42 @@ def test_objects_are_told_apart_in_hot_calls():
         assert part.base is same
         assert parts is layer.parts
     assert f._lane is not None
+
+
+def weighted(layer, x):
+    layer.n += 1
+    layer.w = layer.w * 0.5 + x
+    return layer.w.sum() * layer.n + layer.rate, layer.n
+
+
+OTHERS = [
+    ("w", np.arange(4.0)), ("w", np.arange(3)), ("w", np.arange(6.0)[::2]), ("w", np.ones((2, 3)).T[:, 0]),
+    ("w", np.arange(3.0, dtype=">f8")), ("w", np.arange(3.0, dtype=np.float32)), ("w", np.float64(2.5)), ("w", 1.5),
+    ("n", 2**62), ("n", 2**63), ("n", True), ("n", 2.5), ("n", np.int64(3)), ("n", 7), ("rate", 3), ("rate", 2j),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "other"), OTHERS)
+def test_inputs_that_objects_hold_are_asked_for_their_kind_alone(monkeypatch, name, other):
+    f, mine, theirs = fx.futurize(weighted), Layer(), Layer()
+
+    def same(x):
+        assert called(f, (mine, x)) == called(weighted, (theirs, x))
+        assert described(mine) == described(theirs)
+
+    for k in range(8):
+        same(np.full(3, k + 0.5))
+    asked, valid = [], Variant.valid
+    monkeypatch.setattr(Variant, "valid", lambda variant: asked.append(variant) or valid(variant))
+    for k in range(8):
+        same(np.full(3, k + 0.25))
+    assert not asked
+    for _ in range(3):
+        before = getattr(mine, name), getattr(theirs, name)
+        for layer in (mine, theirs):
+            setattr(layer, name, other)
+        same(np.ones(np.shape(other) if name == "w" else 3))
+        same(np.ones(np.shape(other) if name == "w" else 3))
+        for layer, value in zip((mine, theirs), before, strict=True):
+            setattr(layer, name, value)
+        same(np.ones(3))
