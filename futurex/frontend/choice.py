@@ -44,6 +44,8 @@ _HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long,
 _COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
 _ARGUMENTS = ("arg", "row")
 """Kinds of outputs that are arrays of the caller's, and views of such."""
+_AS_THEY_ARE = (*_ARGUMENTS, "given", "outside", "static", "set", "either", "nest", "rows", "entries")
+"""Those that a plain call returns as a run does, or of which it is seen that it does not."""
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -197,6 +199,8 @@ def _kind(output: Output) -> Kind:
         new = [(each.aval, each.is_array) for each in among if each.kind == "out" and each.aval is not None]
         passed = any(each.kind in _ARGUMENTS for each in among)
         return Several([each.value for each in among if each.kind == "static"], new, passed=passed)
+    if output.kind == "set":
+        return set
     return type(output.value) if output.kind == "static" else object
 
 
@@ -212,7 +216,7 @@ def leaves_little(variant: Variant) -> bool:
     return (
         not (variant.opened or variant.gives or takes_futures(variant))
         and all(
-            each.kind in ("given", "outside", "static", "either", "nest", "rows", "entries", *_ARGUMENTS)
+            each.kind in _AS_THEY_ARE
             or (each.kind == "out" and each.aval is not None and not each.chain)
             or (each.kind == "one of" and all(other.kind in _ARGUMENTS for other in each.among.values()))
             for each in left

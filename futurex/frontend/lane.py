@@ -34,6 +34,8 @@ _LONGEST = 1000
 _FEWEST = 16
 """Entries of a list or tuple that are looked at all at once."""
 _BY_VALUE = frozenset({bool, int, str, bytes})
+_OF_KEYS = frozenset({*_BY_VALUE, type(None)})
+"""Types of a dict's keys, and of what is in tuples among these."""
 _CONTAINERS = (tuple, list, dict)
 _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 
@@ -122,11 +124,7 @@ class _Matcher:
             self._unless("not kwargs")
         self._children(positional, "args")
         self._children(keyword, "kwargs.values()")
-        if len(self._arrays) > 1:
-            if len({id(leaf) for leaf in leaves if type(leaf) in _TOLD_APART}) < len(self._arrays):
-                raise _Unsure
-            others = f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}"
-            self._unless(others if len(self._arrays) > 2 else " is not ".join(self._arrays))
+        self._tell_apart([id(leaf) for leaf in leaves if type(leaf) in _TOLD_APART])
 
     def function(self) -> Match:
         text = "".join(f" {line}\n" for line in self._lines)
@@ -158,6 +156,18 @@ class _Matcher:
             else:
                 self._container(name, child)
 
+    def _tell_apart(self, arrays: Sequence[int]) -> None:
+        """Writes the tests which of the arrays are one."""
+        first = [self._arrays[arrays.index(array)] for array in arrays]
+        for name, other in zip(self._arrays, first, strict=True):
+            if name != other:
+                self._unless(f"{name} is {other}")
+        apart = list(dict.fromkeys(first))
+        if len(apart) == 2:
+            self._unless(" is not ".join(apart))
+        elif apart[1:]:
+            self._unless(f"len({{{', '.join(f'id({name})' for name in apart)}}}) == {len(apart)}")
+
     def _row(self, structure: Structure, name: str) -> bool:
         """Writes one test for all entries of a long list or tuple, where these are Python's numbers or texts."""
         count = len(structure.children)
@@ -184,11 +194,13 @@ class _Matcher:
             return
         self._unless(f"type({name}) is {self._constant(kind)} and len({name}) == {len(structure.children)}")
         if kind is dict:
-            if not all(type(key) is str for key in structure.keys):
+            types = tuple(map(type, structure.keys))
+            within = {type(part) for key in structure.keys if type(key) is tuple for part in key}
+            if not {*types, *within} - {tuple} <= _OF_KEYS or tuple in within:
                 raise _Unsure
-            if structure.keys:
+            if types:
+                self._unless(f"tuple(map(type, {name})) == {self._constant(types)}")
                 self._unless(f"tuple({name}) == {self._constant(structure.keys)}")
-                self._unless(f"tuple(map(type, {name})) == {self._constant((str,) * len(structure.keys))}")
         self._children(structure, f"{name}.values()" if kind is dict else name)
 
     def _leaf(self, name: str) -> None:
@@ -217,11 +229,33 @@ class _Matcher:
             test += f" and {name}.dtype is {self._constant(values[0])}"
         elif kind in _BY_VALUE:
             test += f" and {name} == {self._constant(values[0])}"
+        elif kind is slice or kind is range:
+            test += f" and {self._bounds(leaf, name)}"
+        elif kind is set or kind is frozenset:
+            test += f" and {self._members(leaf, name)}"
+        elif isinstance(leaf, np.dtype):
+            test = f"{name} is {self._constant(leaf)}"
         elif is_by_identity(leaf, (kind, *values)):
             test += f" and {name} is {self._constant(leaf)}"
         elif kind not in (float, complex, type(None)):
             raise _Unsure
         self._unless(test)
+
+
+    def _bounds(self, leaf: slice | range, name: str) -> str:
+        bounds = leaf.start, leaf.stop, leaf.step
+        if not set(types := tuple(map(type, bounds))) <= {int, type(None)}:
+            raise _Unsure
+        found = f"({name}.start, {name}.stop, {name}.step)"
+        return f"tuple(map(type, {found})) == {self._constant(types)} and {found} == {self._constant(bounds)}"
+
+    def _members(self, leaf: set[Any] | frozenset[Any], name: str) -> str:
+        types = set(map(type, leaf)) or {int}
+        if len(types) > 1 or not types <= {int, str, bytes}:
+            raise _Unsure
+        self._known["count"], number = countOf, len(leaf)
+        alike = f"len({name}) == {number} and count(map(type, {name}), {self._constant(*types)}) == {number}"
+        return f"{alike} and {name} == {self._constant(frozenset(leaf))}"
 
 
 def _take(variant: Variant) -> Take:

@@ -22,9 +22,9 @@ def taken_apart(structure: Structure, name: str, constant: Constant) -> tuple[st
     kind = structure.kind
     test = f"type({name}) is {constant(kind)}"
     if issubclass(kind, tuple):
-        if kind.__dictoffset__:  # a class that was derived of one: its objects may hold more than their fields
+        if structure.keys:  # an object of a class that was derived of one, which holds more than its fields
             raise Unwritten
-        return test, name
+        return f"{test} and not {name}.__dict__" if kind.__dictoffset__ else test, name
     if any(not key.isidentifier() or keyword.iskeyword(key) for key in structure.keys):
         raise Unwritten
     parts = "".join(f"{name}.{key}, " for key in structure.keys)

@@ -100,7 +100,8 @@ def called(function, args):
         return str(error), None, None
     mine = [each for arg in args for each in (arg, *flatten(vars(arg) if isinstance(arg, Layer) else arg)[0])]
     parts = result if isinstance(result, tuple) else (result,)
-    whose = [[part is each for each in mine] for part in parts if not isinstance(part, fx.Array | np.generic | int | float)]
+    numbers = fx.Array | np.generic | int | float
+    whose = [[part is each for each in mine] for part in parts if not isinstance(part, numbers)]
     whose = [each for each in whose if any(each)]
     arrays = [leaf for leaf in flatten(result)[0] if isinstance(leaf, np.ndarray | fx.Array) and leaf.ndim]
     views = [[isinstance(each, np.ndarray) and np.shares_memory(leaf, each) for each in mine] for leaf in arrays]
