@@ -128,15 +128,15 @@ def is_by_identity(leaf: Any, key: Key) -> bool:
 
 def alike(leaf: Any) -> Alike | None:
     """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
-    kind = type(leaf)
+    kind, is_it = type(leaf), "{0}({now}) is {1}"
     if kind is np.ndarray and leaf.flags.c_contiguous:
-        test = "type({now}) is {0} and {now}.dtype is {1} and {now}.shape == {2} and {now}.flags.c_contiguous"
-        return test, (kind, leaf.dtype, leaf.shape)
+        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {{now}}.flags.c_contiguous"
+        return test, (type, kind, leaf.dtype, leaf.shape)
     if isinstance(leaf, np.generic):
-        return "type({now}) is {0} and {now}.dtype is {1}", (kind, leaf.dtype)
+        return f"{is_it} and {{now}}.dtype is {{2}}", (type, kind, leaf.dtype)
     if kind is float or kind is complex:
-        return "type({now}) is {0}", (kind,)
-    return ("type({now}) is {0} and {1}({now})", (kind, can_be_input)) if kind is int else None
+        return is_it, (type, kind)
+    return (f"{is_it} and {{2}}({{now}})", (type, kind, can_be_input)) if kind is int else None
 
 
 def argument_paths(function: Any, structure: Structure) -> list[str]:

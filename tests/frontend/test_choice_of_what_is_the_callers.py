@@ -297,3 +297,61 @@ def test_inputs_that_objects_hold_are_asked_for_their_kind_alone(monkeypatch, na
         for layer, value in zip((mine, theirs), before, strict=True):
             setattr(layer, name, value)
         same(np.ones(3))
+
+
+class Held:
+    def __init__(self):
+        self.parts = {"w": np.ones(3), "n": 2, "name": "a", "rows": [np.zeros(3), (1.5, None, True)], "scale": 0.5}
+
+
+def held_parts(held, x):
+    parts = held.parts
+    first, (factor, nothing, flag) = parts["rows"]
+    parts["w"] = parts["w"] * 0.5 + x
+    assert nothing is None
+    return parts["w"] * factor * parts["n"] * (2 if flag else 3) + first, len(parts["name"]), parts["scale"] * x
+
+
+CHANGES = {
+    "another array": lambda held: held.parts.update(w=np.full(3, 4.0)),
+    "another dict": lambda held: setattr(held, "parts", dict(held.parts)),
+    "another shape": lambda held: held.parts.update(w=np.float64(2.0)),
+    "another dtype": lambda held: held.parts["rows"].__setitem__(0, np.ones(3, np.float32)),
+    "another number": lambda held: held.parts.update(n=3),
+    "True for one": lambda held: held.parts.update(n=True),
+    "NumPy's for Python's": lambda held: held.parts.update(scale=np.float64(0.5)),
+    "another text": lambda held: held.parts.update(name="abc"),
+    "another entry": lambda held: held.parts.update(more=1),
+    "another order": lambda held: held.parts.update(n=held.parts.pop("n")),
+    "a tuple for a list": lambda held: held.parts.update(rows=tuple(held.parts["rows"])),
+    "another tuple": lambda held: held.parts["rows"].__setitem__(1, (1.5, None, False)),
+    "a longer list": lambda held: held.parts["rows"].append(1),
+    "an array for a number": lambda held: held.parts.update(scale=np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_objects_hold_in_nests_is_asked_at_every_call(monkeypatch, change):
+    f, mine, theirs = fx.futurize(held_parts), Held(), Held()
+
+    def same(x):
+        def outcome(function, held):
+            try:
+                return described(function(held, x))
+            except ValueError as error:
+                return str(error)
+
+        assert outcome(f, mine) == outcome(held_parts, theirs)
+        assert described(mine.parts) == described(theirs.parts)
+
+    for k in range(8):
+        same(np.full(3, k + 0.5))
+    asked, valid = [], Variant.valid
+    monkeypatch.setattr(Variant, "valid", lambda variant: asked.append(variant) or valid(variant))
+    for k in range(8):
+        same(np.full(3, k + 0.25))
+    assert not asked, f.explain()
+    for held in (mine, theirs):
+        CHANGES[change](held)
+    for k in range(4):
+        same(np.full(3, float(k)))
