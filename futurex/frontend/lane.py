@@ -31,7 +31,7 @@ Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
 _LONGEST = 1000
 """Leaves of a result for which such a function is made, and tests of a call."""
-_FEWEST = 16
+_FEWEST = 32
 """Entries of a list or tuple that are looked at all at once."""
 _BY_VALUE = frozenset({bool, int, str, bytes})
 _OF_KEYS = frozenset({*_BY_VALUE, type(None)})

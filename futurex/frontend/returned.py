@@ -84,9 +84,12 @@ class Row(Looking):
 
     def __init__(self, kind: type, types: frozenset[type], aval: Aval | None) -> None:
         self._kind, self._types, self._aval = kind, types, aval
+        self._one = next(iter(types))
 
     def fit(self, leaf: Any) -> Any:
-        if type(leaf) is not self._kind or sum(countOf(map(type, leaf), each) for each in self._types) < len(leaf):
+        if type(leaf) is not self._kind:
+            return UNFIT
+        if countOf(map(type, leaf), self._one) < len(leaf) and not self._types.issuperset(map(type, leaf)):
             return UNFIT
         return leaf if self._aval is None else self._kind(numbers(leaf, self._aval))
 
@@ -109,7 +112,7 @@ class Shared:
 Kind = tuple[Aval, bool] | type | Looking | Part | Shared
 
 
-_FEWEST = 8
+_FEWEST = 32
 """Entries of a list or tuple that are looked at all at once."""
 
 
@@ -135,7 +138,7 @@ def _with_rows(nest: Structure, kinds: Iterator[Kind], found: list[Kind]) -> Str
 def _row(kind: type, entries: Sequence[Kind]) -> Row | None:
     """Entries of these kinds as one; None where they are of several."""
     types = frozenset(each for each in entries if isinstance(each, type))
-    if len(types) in (1, 2) and all(isinstance(each, type) for each in entries):
+    if types and all(isinstance(each, type) for each in entries):
         return Row(kind, types, None)
     first = entries[0]
     if isinstance(first, tuple) and not first[1] and all(each == first for each in entries):

@@ -113,7 +113,7 @@ def sum_and_first(values, x):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-@pytest.mark.parametrize("values", [[0.5] * 20, list(range(20)), [True, False] * 10])
+@pytest.mark.parametrize("values", [[0.5] * 40, list(range(40)), [True, False] * 20])
 def test_long_lists_are_told_apart(kind, values):
     f, x = fx.futurize(sum_and_first), np.ones(3)
 

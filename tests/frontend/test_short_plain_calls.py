@@ -69,7 +69,7 @@ def listed(x, n, keeps):
     mixed = tuple(v if v > 1 else int(v) for v in rows)
     if keeps:
         KEPT.append(rows)
-    return rows, mixed, list(x.repeat(n)), [["text"] * 3 * n, mixed[0]], [None if v > 2 else v for v in rows]
+    return rows, mixed, list(x.repeat(n)), [["text"] * 30 * n, mixed[0]], [None if v > 2 else v for v in rows]
 
 
 @pytest.mark.parametrize("n", [3, 500])
@@ -90,7 +90,7 @@ def test_lists_of_changing_lengths_take_the_short_way():
         str(x.tobytes())  # is not staged
         return list(x[x > 0]), x.tolist()[int(x[0]) :]
 
-    f, x = fx.futurize(listed), np.arange(20.0)
+    f, x = fx.futurize(listed), np.arange(60.0)
     for _ in range(4):
         f(x)
     f._lane.plain.call.__globals__["otherwise"] = None  # the long way
