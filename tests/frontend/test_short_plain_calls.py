@@ -99,3 +99,38 @@ def test_lists_of_changing_lengths_take_the_short_way():
         assert [type(each) for each in numbers] == [fx.Array] * len(numbers)
         assert numbers == listed(x + k)[0]
         assert floats == listed(x + k)[1]
+
+
+def one_of_several(x):
+    str(x.tobytes())  # is not staged
+    which = int(x[0])
+    if which == 0:
+        return x * 2
+    if which == 1:
+        return None
+    if which == 2:
+        return [x[1], x, x[1:], (x + 1)[1:]]
+    if which == 3:
+        return {"a": x.sum(), "b": KEPT}
+    if which == 4:
+        return 2**70, (x * 2)[:, None].T
+    return [float(which)] * which
+
+
+def test_results_of_several_kinds_take_the_short_way(monkeypatch):
+    f, arrays = fx.futurize(one_of_several), [np.arange(4.0) + k for k in range(8)]
+    for k in (0, 0, 0, 0, *range(8), *range(8)):
+        found, expected = f(arrays[k]), call_for_futures(one_of_several, (arrays[k],), {})
+        assert repr(found) == repr(expected)
+        assert type(found) is type(expected)
+        if k == 2:
+            assert kinds(found) == kinds(expected)
+            assert found[1] is arrays[2]
+            assert found[2].base is arrays[2]
+        if k == 3:
+            assert found["b"] is KEPT
+            assert type(found["a"]) is fx.Array
+    monkeypatch.setattr("futurex.frontend.plain.call_and_look", None)  # the long way
+    assert [f(array) is None for array in arrays[:4]] == [False, True, False, False]
+    with pytest.raises(TypeError):
+        f(arrays[7])
