@@ -44,7 +44,7 @@ class _Writer:
             return None
         is_it = f"{self._type(now)} is {self._value(kind)}"
         if kind in (list, tuple, dict) and len(more) == 2:
-            return self._nest(is_it, kind, *more, now)
+            return self._nest(is_it, kind, more[0], more[1], now)
         if len(more) != 1 or type(more[0]) is not str:
             return None
         if kind in _LITERALS:

@@ -87,11 +87,12 @@ class Row(Looking):
         self._one = next(iter(types))
 
     def fit(self, leaf: Any) -> Any:
+        row: Any = leaf
         if type(leaf) is not self._kind:
             return UNFIT
-        if countOf(map(type, leaf), self._one) < len(leaf) and not self._types.issuperset(map(type, leaf)):
+        if countOf(map(type, row), self._one) < len(row) and not self._types.issuperset(map(type, row)):
             return UNFIT
-        return leaf if self._aval is None else self._kind(numbers(leaf, self._aval))
+        return leaf if self._aval is None else self._kind(numbers(row, self._aval))
 
 
 @dataclass(frozen=True)
