@@ -2,12 +2,13 @@
 
 What a function costs staged is known only when its plan has settled, and what it costs plain only when it has run so.
 Therefore calls of one kind go both ways a few times, each call one way, and the faster way stays; they are compared
-again from time to time. Calls that compute, write into arguments, draw from generators or print have the choice; those
-that change lists, dicts or objects, or are given futures, have none.
+again from time to time. Calls that compute, write into arguments, draw from generators, print, or change lists, dicts
+and objects have the choice; those that are given futures have none.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -21,8 +22,9 @@ from futurex.frontend.inflight import is_short
 from futurex.frontend.lists import parts_of
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
-from futurex.frontend.returned import Kind, Several, written_call
+from futurex.frontend.returned import Kind, Part, Several, written_call
 from futurex.frontend.variants import Output, Variant
+from futurex.ops.views import Chain, view
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
@@ -40,6 +42,10 @@ _MANY = 128  # operations of a plan on small arrays, which may well take long by
 _SMALL = 4096  # elements of such arrays
 _HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long, no other is tried
 _COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
+_ARGUMENTS = ("arg", "row")
+"""Kinds of outputs that are arrays of the caller's, and views of such."""
+_AS_THEY_ARE = (*_ARGUMENTS, "given", "outside", "static", "set", "either", "nest", "rows", "entries")
+"""Those that a plain call returns as a run does, or of which it is seen that it does not."""
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -65,9 +71,9 @@ class Choice:
         return, or that :func:`leaves_little`, where there is none.
         """
         self.variant, self._pack = variant, pack
-        self.call = written_call(
-            variant.structure, list(map(_kind, variant.outputs)), self._acted if pack is None else self._looked
-        )
+        together = _left_together(variant)
+        kinds = [together[k] if k in together else _kind(output) for k, output in enumerate(variant.outputs)]
+        self.call = written_call(variant.structure, kinds, self._acted if pack is None else self._looked)
         """``call(function, args, kwargs)``: what the call would return staged. Raises Misfit for a result of another
         kind, and what the function raises."""
         self.open = True
@@ -188,27 +194,61 @@ def _kind(output: Output) -> Kind:
         return output.aval, output.is_array
     if output.kind in ("rows", "entries"):
         return Listed(output.value, output.length)
-    if output.kind == "either":
-        among = output.among.values()
-        numbers = [each.aval for each in among if each.kind == "out" and not each.is_array]
-        return Several([each.value for each in among if each.kind == "static"], numbers)
+    if output.kind in ("either", "one of"):
+        among = [*output.among.values(), *([output.value] if output.kind == "one of" else [])]
+        new = [(each.aval, each.is_array) for each in among if each.kind == "out" and each.aval is not None]
+        passed = any(each.kind in _ARGUMENTS for each in among)
+        return Several([each.value for each in among if each.kind == "static"], new, passed=passed)
+    if output.kind == "set":
+        return set
     return type(output.value) if output.kind == "static" else object
 
 
 def leaves_little(variant: Variant) -> bool:
     """Does a call leave nothing but new arrays, lists of numbers, constants and arguments, whatever it writes into
-    these, draws, prints or raises? It comes back alike from either way then."""
+    these, draws, prints, raises or puts into the caller's objects? It comes back alike from either way then."""
+    together = _left_together(variant)
+    alone = [output for k, output in enumerate(variant.outputs) if k not in together]
+    left = [each for output in alone for each in _every(output)]
+    puts = (output for change in variant.changes for entry in change.entries for output in entry.outputs)
+    put = {each.index for output in puts for each in _every(output) if each.kind == "out"}
+    new = [each.index for each in left if each.kind == "out"] + list({part.number for part in together.values()})
     return (
-        not (variant.opened or variant.gives or variant.apart or variant.changes)
-        and not any(key[0] is Array for key in variant.leaves)
+        not (variant.opened or variant.gives or takes_futures(variant))
         and all(
-            each.kind in ("arg", "given", "static", "either", "nest", "rows", "entries")
-            or (each.kind == "out" and each.aval is not None)
-            for output in variant.outputs
-            for each in _every(output)
+            each.kind in _AS_THEY_ARE
+            or (each.kind == "out" and each.aval is not None and not each.chain)
+            or (each.kind == "one of" and all(other.kind in _ARGUMENTS for other in each.among.values()))
+            for each in left
         )
-        and not any(each.chain for output in variant.outputs for each in _every(output) if each.kind == "out")
+        and len(put.union(new)) == len(put) + len(new)  # an array in two places would come back as somebody else's
     )
+
+
+def _left_together(variant: Variant) -> dict[int, Part]:
+    """New arrays that a result holds several times, or with views of them; by their places among the outputs."""
+    parts: dict[int, dict[int, Part]] = {}
+    for k, output in enumerate(variant.outputs):
+        moves = output.inner[1] or output.dims  # a view at a place that the run computes
+        if output.kind == "out" and output.is_array and output.aval is not None and output.aval.static and not moves:
+            viewed = functools.partial(_view, output.chain) if output.chain else None
+            name = k if output.same is None else ("same", output.same)
+            parts.setdefault(output.index, {})[k] = Part(output.index, output.aval, viewed, name)
+    return {k: part for each in parts.values() if _is_whole(each) for k, part in each.items()}
+
+
+def _is_whole(parts: dict[int, Part]) -> bool:
+    """Is the array, of which others are views, among them, once or as one object?"""
+    return len(parts) > 1 and len({part.name for part in parts.values() if part.viewed is None}) == 1
+
+
+def _view(chain: Chain, value: Any) -> Any:
+    return view(value, chain, ())
+
+
+def takes_futures(variant: Variant) -> bool:
+    """Are there futures among the arguments, or in what a call finds outside? A plain call would wait for them."""
+    return any(key[0] is Array for key in variant.leaves) or any(type(each.array) is Array for each in variant.captures)
 
 
 def computes(variant: Variant) -> bool:
@@ -221,7 +261,7 @@ def returns_only(variant: Variant) -> bool:
     return (
         not (variant.written or variant.apart or variant.generators or variant.prints or variant.opened)
         and not variant.gives
-        and not any(key[0] is Array for key in variant.leaves)
+        and not takes_futures(variant)
         and all(map(_is_new, variant.outputs))
         and max(found := [place for output in variant.outputs for place in places(output)], default=0) < len(found)
     )
@@ -242,8 +282,9 @@ def places(output: Output) -> list[int]:
 
 
 def _every(output: Output) -> Iterator[Output]:
+    """An output and all that it may be."""
     yield output
-    for each in output.among.values():
+    for each in [*output.among.values(), *([output.value] if output.kind == "one of" else [])]:
         yield from _every(each)
 
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, StagingError
+from futurex.frontend.held import can_be_input
 from futurex.frontend.outside import fingerprint
+from futurex.frontend.reads import Alike
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
@@ -126,6 +128,24 @@ def leaf_key(leaf: Any) -> Key:
     if isinstance(leaf, np.ndarray):
         raise Untraceable(kind.__name__, "pass np.asarray of it")
     return kind, id(leaf)
+
+
+def is_by_identity(leaf: Any, key: Key) -> bool:
+    """Does a trace depend on which object the leaf is, as this key of it says?"""
+    return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
+
+
+def alike(leaf: Any) -> Alike | None:
+    """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
+    kind, is_it = type(leaf), "{0}({now}) is {1}"
+    if kind is np.ndarray and leaf.flags.c_contiguous:
+        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {{now}}.flags.c_contiguous"
+        return test, (type, kind, leaf.dtype, leaf.shape)
+    if isinstance(leaf, np.generic):
+        return f"{is_it} and {{now}}.dtype is {{2}}", (type, kind, leaf.dtype)
+    if kind is float or kind is complex:
+        return is_it, (type, kind)
+    return (f"{is_it} and {{2}}({{now}})", (type, kind, can_be_input)) if kind is int else None
 
 
 def argument_paths(function: Any, structure: Structure) -> list[str]:

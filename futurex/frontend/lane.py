@@ -7,6 +7,8 @@ long way then decides. The second puts the results of a run into the nest that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
+from operator import countOf
 from sys import getrefcount
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes, leaves_little, places
 from futurex.frontend.entries import lists_in
-from futurex.frontend.keys import Key
+from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
@@ -28,7 +30,12 @@ Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
 _LONGEST = 1000
-"""Leaves of a call or result for which such a function is made."""
+"""Leaves of a result for which such a function is made, and tests of a call."""
+_FEWEST = 32
+"""Entries of a list or tuple that are looked at all at once."""
+_BY_VALUE = frozenset({bool, int, str, bytes})
+_OF_KEYS = frozenset({*_BY_VALUE, type(None)})
+"""Types of a dict's keys, and of what is in tuples among these."""
 _CONTAINERS = (tuple, list, dict)
 _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 
@@ -41,7 +48,8 @@ class Lane:
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
     are among them or are given away: their values, and the futures that own what is given away, which has ``names``;
     None if not all is there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
-    ``choice``, where there is one: calls may go as plain NumPy. ``plain``: all of them do.
+    ``choice``, where there is one: calls may go as plain NumPy. ``plain``: how they do where all do, or some because
+    the last runs failed.
     ``valid()``: does the trace still hold?
     """
 
@@ -55,7 +63,7 @@ class Lane:
         self.match = match
         self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None else None
-        self.plain = PlainCalls() if variant.graph is None else None
+        self.plain = PlainCalls()
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         takes = any(key[0] is Array for key in variant.leaves)
@@ -79,7 +87,7 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
 
     ``choice``: the function means plain NumPy, so its calls may go as that.
     """
-    if variant.opened or len(leaves) > _LONGEST:
+    if variant.opened:
         return None
     try:
         match = _Matcher(structure, variant.leaves, leaves).function()
@@ -89,9 +97,8 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
 
 
 def _choice(variant: Variant) -> Choice | None:
-    if computes(variant):
-        pack = packed(variant)
-        return Choice(variant, pack) if pack is not None else None
+    if computes(variant) and (pack := packed(variant)) is not None:
+        return Choice(variant, pack)
     return Choice(variant, None) if leaves_little(variant) else None
 
 
@@ -117,11 +124,7 @@ class _Matcher:
             self._unless("not kwargs")
         self._children(positional, "args")
         self._children(keyword, "kwargs.values()")
-        if len(self._arrays) > 1:
-            if len({id(leaf) for leaf in leaves if type(leaf) in _TOLD_APART}) < len(self._arrays):
-                raise _Unsure
-            others = f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}"
-            self._unless(others if len(self._arrays) > 2 else " is not ".join(self._arrays))
+        self._tell_apart([id(leaf) for leaf in leaves if type(leaf) in _TOLD_APART])
 
     def function(self) -> Match:
         text = "".join(f" {line}\n" for line in self._lines)
@@ -134,9 +137,13 @@ class _Matcher:
         return f"c{self._count}"
 
     def _unless(self, test: str) -> None:
+        if len(self._lines) > 2 * _LONGEST:
+            raise _Unsure
         self._lines.append(f"if not ({test}): return None")
 
     def _children(self, structure: Structure, source: str) -> None:
+        if structure.kind in (tuple, list) and len(structure.children) >= _FEWEST and self._row(structure, source):
+            return
         names = []
         for _ in structure.children:
             self._count += 1
@@ -149,6 +156,35 @@ class _Matcher:
             else:
                 self._container(name, child)
 
+    def _tell_apart(self, arrays: Sequence[int]) -> None:
+        """Writes the tests which of the arrays are one."""
+        first = [self._arrays[arrays.index(array)] for array in arrays]
+        for name, other in zip(self._arrays, first, strict=True):
+            if name != other:
+                self._unless(f"{name} is {other}")
+        apart = list(dict.fromkeys(first))
+        if len(apart) == 2:
+            self._unless(" is not ".join(apart))
+        elif apart[1:]:
+            self._unless(f"len({{{', '.join(f'id({name})' for name in apart)}}}) == {len(apart)}")
+
+    def _row(self, structure: Structure, name: str) -> bool:
+        """Writes one test for all entries of a long list or tuple, where these are Python's numbers or texts."""
+        count = len(structure.children)
+        if any(child.kind is not None for child in structure.children):
+            return False
+        keys, leaves = list(islice(self._keys, count)), list(islice(self._leaves, count))
+        kinds = {key[0] for key in keys} | set(map(type, leaves))
+        if len(kinds) > 1 or not kinds <= {float, *_BY_VALUE}:
+            self._keys, self._leaves = chain(keys, self._keys), chain(leaves, self._leaves)
+            return False
+        self._known["count"] = countOf
+        self._unless(f"count(map(type, {name}), {self._constant(*kinds)}) == {count}")
+        if kinds <= _BY_VALUE:
+            self._unless(f"{name} == {self._constant(structure.kind(leaves))}")
+        self._found.append(f"*{name}")
+        return True
+
     def _container(self, name: str, structure: Structure) -> None:
         kind = structure.kind
         if kind not in _CONTAINERS:
@@ -158,11 +194,13 @@ class _Matcher:
             return
         self._unless(f"type({name}) is {self._constant(kind)} and len({name}) == {len(structure.children)}")
         if kind is dict:
-            if not all(type(key) is str for key in structure.keys):
+            types = tuple(map(type, structure.keys))
+            within = {type(part) for key in structure.keys if type(key) is tuple for part in key}
+            if not {*types, *within} - {tuple} <= _OF_KEYS or tuple in within:
                 raise _Unsure
-            if structure.keys:
+            if types:
+                self._unless(f"tuple(map(type, {name})) == {self._constant(types)}")
                 self._unless(f"tuple({name}) == {self._constant(structure.keys)}")
-                self._unless(f"tuple(map(type, {name})) == {self._constant((str,) * len(structure.keys))}")
         self._children(structure, f"{name}.values()" if kind is dict else name)
 
     def _leaf(self, name: str) -> None:
@@ -189,11 +227,35 @@ class _Matcher:
             test += f" and type(bits_of({name})).__name__ == {self._constant(values[0])}"
         elif issubclass(kind, np.generic):
             test += f" and {name}.dtype is {self._constant(values[0])}"
-        elif kind in (bool, int, str, bytes):
+        elif kind in _BY_VALUE:
             test += f" and {name} == {self._constant(values[0])}"
+        elif kind is slice or kind is range:
+            test += f" and {self._bounds(leaf, name)}"
+        elif kind is set or kind is frozenset:
+            test += f" and {self._members(leaf, name)}"
+        elif isinstance(leaf, np.dtype):
+            test = f"{name} is {self._constant(leaf)}"
+        elif is_by_identity(leaf, (kind, *values)):
+            test += f" and {name} is {self._constant(leaf)}"
         elif kind not in (float, complex, type(None)):
             raise _Unsure
         self._unless(test)
+
+
+    def _bounds(self, leaf: slice | range, name: str) -> str:
+        bounds = leaf.start, leaf.stop, leaf.step
+        if not set(types := tuple(map(type, bounds))) <= {int, type(None)}:
+            raise _Unsure
+        found = f"({name}.start, {name}.stop, {name}.step)"
+        return f"tuple(map(type, {found})) == {self._constant(types)} and {found} == {self._constant(bounds)}"
+
+    def _members(self, leaf: set[Any] | frozenset[Any], name: str) -> str:
+        types = set(map(type, leaf)) or {int}
+        if len(types) > 1 or not types <= {int, str, bytes}:
+            raise _Unsure
+        self._known["count"], number = countOf, len(leaf)
+        alike = f"len({name}) == {number} and count(map(type, {name}), {self._constant(*types)}) == {number}"
+        return f"{alike} and {name} == {self._constant(frozenset(leaf))}"
 
 
 def _take(variant: Variant) -> Take:

@@ -7,7 +7,7 @@ import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from futurex.tree.pytree import LEAF, Structure, attributes, unflatten
+from futurex.tree.pytree import LEAF, Structure, attributes, fields_of, unflatten
 
 Constant = Callable[[Any], str]
 """Takes a value, and gives the name that it has in the text."""
@@ -22,12 +22,15 @@ def taken_apart(structure: Structure, name: str, constant: Constant) -> tuple[st
     kind = structure.kind
     test = f"type({name}) is {constant(kind)}"
     if issubclass(kind, tuple):
-        if kind.__dictoffset__:  # a class that was derived of one: its objects may hold more than their fields
+        if structure.keys:  # an object of a class that was derived of one, which holds more than its fields
             raise Unwritten
-        return test, name
+        return f"{test} and not {name}.__dict__" if kind.__dictoffset__ else test, name
     if any(not key.isidentifier() or keyword.iskeyword(key) for key in structure.keys):
         raise Unwritten
     parts = "".join(f"{name}.{key}, " for key in structure.keys)
+    names, known = fields_of(kind)
+    if structure.keys == names and kind.__dictoffset__:  # as most are: attributes() says so, too
+        return f"{test} and {name}.__dict__.keys() == {constant(known)}", f"({parts})"
     return f"{test} and {constant(attributes)}({name}) == {constant(structure.keys)}", f"({parts})"
 
 

@@ -67,6 +67,7 @@ class Outputs:
         self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
         self._bases: dict[Cell, int] = {}
         self._lists: list[TracedList] = []
+        self._sets: list[set[Any]] = []
 
     def of_result(self, leaf: Any) -> Output:
         """That of a leaf of the result itself, which nobody else holds."""
@@ -94,6 +95,9 @@ class Outputs:
         if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
             return self.of(current().captured(leaf))
         if type(leaf) is set:
+            if not current().is_own(leaf) or any(each is leaf for each in self._sets):
+                raise Escape("a set as a result that somebody else has, or that is in two places", "it is one set")
+            self._sets.append(leaf)
             return Output("set", value=frozenset(leaf))
         if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
             raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")

@@ -15,10 +15,13 @@ from futurex.frontend.array import Array
 from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.objects import fill
 from futurex.frontend.ownership import Looked, call_and_look
-from futurex.frontend.returned import Call, Kind, Shared, owns, written_call
+from futurex.frontend.returned import Call, Kind, Otherwise, Shared, owns, with_rows, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import attributes, flatten, opened, unflatten
+
+_MOST_OTHERS = 3
+"""Kinds of results beside the first one's for which there is a short way."""
 
 
 def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -44,24 +47,50 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 class PlainCalls:
     """Plain calls of one kind; ``call(function, args, kwargs)`` is :func:`call_for_futures` of them.
 
-    The first shows what is returned, and which short way there is for it.
+    The first shows what is returned, and which short way there is for it; so do a few that return something else.
     """
 
-    __slots__ = ("call",)
+    __slots__ = ("_others", "call")
 
     def __init__(self) -> None:
         self.call: Call = self._first
+        self._others: tuple[Call, ...] = ()
 
     def _first(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         looked = call_and_look(lambda: call_plainly(function, args, kwargs))
         self.call = call_for_futures
         if not (any(map(_holds_futures, args)) or any(map(_holds_futures, kwargs.values()))):
             with contextlib.suppress(Unwritten):
-                kinds = [_kind(leaf, own) for leaf, own in zip(looked.leaves, looked.alone, strict=True)]
-                self.call = written_call(
-                    looked.structure, kinds, lambda box, args, kwargs: as_futures(call_and_look(box.pop), args, kwargs)
-                )
+                self.call = _written(looked, self._another)
         return as_futures(looked, args, kwargs)
+
+    def _another(self, box: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call returns of a result of another kind than the first one's, which the box alone holds."""
+        for known in self._others:
+            found = known(box.pop, (), {})
+            if type(found) is not _Unfit:
+                return found
+            box = found.box
+        looked = call_and_look(box.pop)
+        if len(self._others) < _MOST_OTHERS:
+            with contextlib.suppress(Unwritten):
+                self._others = (*self._others, _written(looked, _Unfit))
+        return as_futures(looked, args, kwargs)
+
+
+class _Unfit:
+    """A result of another kind, which the ``box`` alone holds."""
+
+    __slots__ = ("box",)
+
+    def __init__(self, box: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.box = box
+
+
+def _written(looked: Looked, otherwise: Otherwise) -> Call:
+    """The short way of results like this one. Raises Unwritten."""
+    kinds = [_kind(leaf, own) for leaf, own in zip(looked.leaves, looked.alone, strict=True)]
+    return written_call(*with_rows(looked.structure, kinds), otherwise)
 
 
 def _kind(leaf: Any, own: bool) -> Kind:

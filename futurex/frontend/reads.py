@@ -68,27 +68,40 @@ def attribute(owner: Any, name: str) -> Callable[[], Any]:
     return functools.partial(getattr, owner, name)
 
 
+Alike = tuple[str, tuple[Any, ...]]
+"""The text of a test whether ``{now}`` is of some kind, and the values for the numbers in braces in it."""
+NEVER = object()
+"""What no read gives: the test of the kind alone tells."""
+
+
 def unchanged(
-    found: Iterable[tuple[Callable[[], Any] | None, Any]], otherwise: Callable[[], bool]
+    found: Iterable[tuple[Callable[[], Any] | None, Any, Alike | None]], otherwise: Callable[[], bool]
 ) -> Callable[[], bool]:
-    """A function that is true where every read gives the very object that it gave, and asks ``otherwise`` elsewhere.
+    """A function that is true where every read gives the very object that it gave, or one for which the test of its
+    kind holds, and asks ``otherwise`` elsewhere.
 
     >>> scope = {"x": 1.5}
-    >>> same = unchanged([(GlobalName(scope, "x"), scope["x"])], lambda: False)
+    >>> same = unchanged([(GlobalName(scope, "x"), scope["x"], None)], lambda: False)
     >>> same(), scope.update(x=2.5), same()
     (True, None, False)
     """
-    asked = [(read, value) for read, value in found if read is not None]
-    scopes = {id(read.scope): read.scope for read, _ in asked if type(read) is GlobalName}
+    asked = [(read, value, alike) for read, value, alike in found if read is not None]
+    scopes = {id(read.scope): read.scope for read, *_ in asked if type(read) is GlobalName}
     own = next(iter(scopes.values()), {})
     known: dict[str, Any] = {f"{_OURS}builtins": _BUILTINS, f"{_OURS}error": Exception, f"{_OURS}otherwise": otherwise}
     tests: dict[Any, str] = {}
-    for read, value in asked:
+    for read, value, alike in asked:
         written = _written(read, value, known, own)
         if written is None or len(tests) > _MOST:
             return otherwise
         key, text = written
-        tests.setdefault((*key, id(value)), text.format(_constant(value, known)))
+        if alike is not None:
+            now, given = f"{_OURS}now", _expression(text)
+            if given is None:
+                return otherwise
+            kind = alike[0].format(*(_constant(each, known) for each in alike[1]), now=now)
+            text = f"(({now} := {given}) is {{}} or ({kind}))"
+        tests.setdefault((*key, id(value), id(alike)), text.format(_constant(value, known)))
     lines = [f"def same({', '.join(known)}):", " try:", f"  if {' and '.join(tests.values()) or True}: return True"]
     made: dict[str, Any] = {}
     exec("\n".join([*lines, f" except {_OURS}error: pass", f" return {_OURS}otherwise()"]), made)
@@ -109,6 +122,13 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
     if type(read) is ClosureName:
         cell = _constant(read.cell, known)
         return (cell,), f"{cell}.cell_contents is {{}}"
+    if type(read) is EntryOf:
+        container = _written(read.container, None, known, own)
+        given = None if container is None else _expression(container[1])
+        if container is None or given is None:
+            return None
+        entry = _constant(read.key, known)
+        return (*container[0], entry), f"{given}[{entry}] is {{}}"
     if type(read) is functools.partial and read.func is getattr and len(read.args) == 2:
         owner, name = read.args
         if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
@@ -119,6 +139,12 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
                 return (holder, name), f"type({now} := {holder}.{name}) is {kind} and {' and '.join(parts)}"
             return (holder, name), f"{holder}.{name} is {{}}"
     return None
+
+
+def _expression(test: str) -> str | None:
+    """What is read, of a test that asks that alone."""
+    given = test.removesuffix(" is {}")
+    return None if given == test or "{" in given or " and " in given else given
 
 
 def _constant(value: Any, known: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ class Futurized(Standing, Generic[P, R]):
             if lane is not None and not (self._strict and floating.strict()):
                 found = lane.match(args, kwargs)
                 if found is not None and lane.valid():
-                    if lane.plain is not None:
+                    if lane.variant.graph is None:
                         return lane.plain.call(self.plain, args, kwargs)
                     if lane.choice is not None and lane.choice.open:
                         return self._run_either_way(lane, lane.choice, found, args, kwargs)
@@ -144,6 +144,9 @@ class Futurized(Standing, Generic[P, R]):
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant = lane.variant
         plan = variant._plan
+        if variant.rest > 1 and not self._strict:
+            variant.rests()
+            return lane.plain.call(self.plain, args, kwargs)
         if lane.pack is None or not isinstance(plan, Plan) or variant.rest:
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]

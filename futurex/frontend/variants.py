@@ -18,14 +18,15 @@ from futurex.frontend.gathered import gathered
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import kept_apart
-from futurex.frontend.keys import Key, argument_paths, leaf_key
+from futurex.frontend.keys import Key, alike, argument_paths, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
+from futurex.frontend.nest_tests import nest_test
 from futurex.frontend.objects import restore
 from futurex.frontend.outputs import Output, Outputs, alternatives, shared_cells, things
 from futurex.frontend.outside import check_state, fingerprint
-from futurex.frontend.reads import unchanged
+from futurex.frontend.reads import NEVER, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import Capture, Cell, Trace, start
@@ -156,11 +157,16 @@ class Variant:
         self.gives = {k: paths[self.inputs[k]] for k in self.donated.values()}
 
     def quickly_valid(self) -> Callable[[], bool]:
-        """:meth:`valid` for many calls: it asks whether everything is the same object, where that is enough."""
-        if not all(guard.fixed for guard in self.guards):
-            return self.valid
-        guards = [(guard.read, guard.value) for guard in self.guards]
-        return unchanged([*guards, *((capture.read, capture.array) for capture in self.captures)], self.valid)
+        """:meth:`valid` for many calls: it asks whether everything is the same object, or an input of the same kind,
+        where that is enough."""
+        guards: list[tuple[Any, Any, Any]] = []
+        for guard in self.guards:
+            test = None if guard.fixed else nest_test(guard.expected)
+            if test is None and not guard.fixed:
+                return self.valid
+            guards.append((guard.read, guard.value if guard.fixed else NEVER, test))
+        inputs = [(capture.read, capture.array, alike(capture.array)) for capture in self.captures]
+        return unchanged([*guards, *inputs], self.valid)
 
     def wrote(self, error: BaseException | None, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
         """May a run that failed have written into the leaves of its call, from which it cannot be made again then? Of

@@ -155,7 +155,7 @@ def attributes(value: Any) -> tuple[str, ...]:
     ('x', 'label')
     """
     kind: Any = type(value)
-    names, known = _fields(kind)
+    names, known = fields_of(kind)
     held = getattr(value, "__dict__", None)
     if held is not None and held.keys() == known:
         return names
@@ -163,7 +163,8 @@ def attributes(value: Any) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=1000)
-def _fields(kind: Any) -> tuple[tuple[str, ...], frozenset[str]]:
+def fields_of(kind: Any) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The names of a dataclass's fields, in order and as a set."""
     names = tuple(field.name for field in dataclasses.fields(kind))
     return names, frozenset(names)
 

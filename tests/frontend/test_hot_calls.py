@@ -103,3 +103,101 @@ def test_places_out_of_bounds_raise_at_every_call():
         for _ in range(3):
             with pytest.raises(IndexError, match=f"index {place} is out of bounds for axis 1 with size 260"):
                 pick(A[:, :260].copy(), places).result()
+
+
+def sum_and_first(values, x):
+    total = 0
+    for value in values:
+        total = total + value
+    return total, x * values[0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("values", [[0.5] * 40, list(range(40)), [True, False] * 20])
+def test_long_lists_are_told_apart(kind, values):
+    f, x = fx.futurize(sum_and_first), np.ones(3)
+
+    def same(values, x):
+        total, first = f(values, x)
+        expected = sum_and_first(values, x)
+        assert type(total.result() if isinstance(total, fx.Array) else total) is type(expected[0])
+        assert total == expected[0]
+        assert np.asarray(first).dtype == expected[1].dtype
+        assert first.tolist() == expected[1].tolist()
+
+    for _ in range(6):
+        same(kind(values), x)
+    assert f._lane is not None
+    numbers = 7.5, 4, True, np.float64(2.5), np.int64(2), np.float32(1.5), 3j
+    for k, other in enumerate(numbers):
+        same(kind([*values[:k], other, *values[k + 1 :]]), x)
+    same(kind(values[1:]), x)
+    same(kind([*values, 1]), x)
+    same(kind(values[::-1]), x.astype(np.float32))
+    same((tuple if kind is list else list)(values), x)
+    same(kind(values), x)
+
+
+def test_lists_of_many_numbers_have_a_short_way():
+    f = fx.futurize(lambda rows: [sum(row) for row in rows])
+    rows = [[float(i * j) for i in range(40)] for j in range(40)]
+    for k in range(6):
+        rows[3][5] = k + 0.5
+        assert f(rows) == [sum(row) for row in rows]
+    assert f._lane is not None
+    rows[39][39] = 5
+    assert f(rows) == [sum(row) for row in rows]
+    g, many = fx.futurize(lambda rows: rows[0]["a"] + 1), [{"a": float(k)} for k in range(2000)]
+    for _ in range(6):
+        assert g(many) == 1.0
+    assert g._lane is None  # as many tests as entries
+
+
+def part_and_size(x, part, among, dtype, table):
+    return x[part].astype(dtype) * len(among), sum(table.values()), len(table)
+
+
+KINDS = {
+    "slices": (1, [slice(0, 2), slice(0, 3), slice(None, 2), slice(0, 2, 1), slice(0, 2, None), slice(False, 2)]),
+    "bounds of NumPy's": (1, [slice(0, 2), slice(np.int64(0), 2), slice(0, np.int64(2))]),
+    "sets": (2, [{1, 2}, {1, 3}, {1, 2, 3}, {True, 2}, {1.0, 2}, frozenset({1, 2}), set(), {"a", "b"}]),
+    "data types": (3, [np.dtype(float), np.dtype("f4"), np.dtype(">f8"), np.float32, "f4"]),
+    "keys": (4, [{1: 2.0}, {True: 2.0}, {1.0: 2.0}, {2: 2.0}, {"1": 2.0}, {1: 2}, {}, {None: 2.0}, {np.int64(1): 2.0}]),
+    "tuples": (4, [{(0, 1): 2.0}, {(0, 2): 2.0}, {(0, (1,)): 2.0}, {(0, "1"): 2.0}, {(0, 1, 2): 2.0}, {0: 2.0}]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_of_many_kinds_are_told_apart(kind):
+    place, values = KINDS[kind]
+    for value in values:
+        f, args = fx.futurize(part_and_size), [np.arange(3.0), slice(0, 2), {1, 2}, np.dtype(float), {1: 2.0}]
+        for other in [value] * 5 + values + [value] * 2:
+            args[place] = other
+            found, expected = f(*args), part_and_size(*args)
+            assert [type(np.asarray(each)[()]) for each in found] == [type(np.asarray(each)[()]) for each in expected]
+            assert found[0].dtype == expected[0].dtype
+            assert repr([np.asarray(each).tolist() for each in found]) == repr(
+                [np.asarray(each).tolist() for each in expected]
+            )
+
+
+def test_sets_that_change_are_told_apart():
+    f, members = fx.futurize(lambda x, members: x * len(members)), {1, 2}
+    for _ in range(6):
+        assert f(1.5, members) == 3.0
+    assert f._lane is not None
+    members.add(3)
+    assert f(1.5, members) == 4.5
+
+
+def test_arrays_that_are_one_are_told_from_those_that_are_not():
+    def written(a, b, c):
+        a += 1
+        return a.sum() + b.sum() * 10 + c.sum() * 100
+
+    f = fx.futurize(written)
+    for pattern in ["aab"] * 6 + ["abc"] * 6 + ["aaa"] * 4 + ["abb", "aba", "abb", "aba", "aab", "abc", "aaa"] * 2:
+        mine, theirs = ({name: np.full(3, float(k)) for k, name in enumerate("abc")} for _ in range(2))
+        assert f(*map(mine.get, pattern)) == written(*map(theirs.get, pattern))
+        assert all((mine[name] == theirs[name]).all() for name in "abc")

@@ -183,3 +183,36 @@ def test_writes_through_views_of_the_whole_array():
         found = fx.futurize(written_through_whole_views)(x)
         for one, other in zip((*found, x), (*expected, y), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+SEEN = {5, 6}
+
+
+def sets_of_others(members, x):
+    return members, x * 2, [members], SEEN
+
+
+def one_set_twice(members, x):
+    made = {1, 2}
+    return made, x * 2, [made], members | {4}
+
+
+def sets_of_its_own(members, x):
+    return {1, 2}, x * 2, [members.copy()], set()
+
+
+@pytest.mark.parametrize("function", [sets_of_others, one_set_twice, sets_of_its_own])
+def test_sets_of_results(function):
+    f = fx.futurize(function)
+    for _ in range(5):
+        members = {1, 2}
+        first, double, (second,), third = f(members, np.ones(2))
+        assert (first, double.tolist(), [second], third) == (
+            function(members, 0)[0], [2.0, 2.0], function(members, 0)[2], function(members, 0)[3]
+        )  # fmt: skip
+        assert type(double) is fx.Array
+        assert (first is members, first is second, third is SEEN) == {
+            sets_of_others: (True, True, True), one_set_twice: (False, True, False),
+            sets_of_its_own: (False, False, False),
+        }[function]  # fmt: skip
+    assert ("plain NumPy" in f.explain()) is (function is not sets_of_its_own)
