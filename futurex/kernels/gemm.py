@@ -38,6 +38,8 @@ LEAST_DOUBLE = 1 << 20
 compiled whole, with calls of it."""
 _MOST_TURNED = 4096
 """Rows up to which such a product of a turned first operand is made here: of more each inner element lies far away."""
+_MOST_SQUARE = 128
+"""Rows of a matrix times its own transpose up to which all products here take as long as half of them in BLAS."""
 _HALF_AS_WIDE = ("Haswell", "Zen")
 """Processors as OpenBLAS calls them for which it has vectors of 32 bytes, also where they have some of 64: it gives
 those names to later ones that it does not know."""
@@ -171,7 +173,8 @@ def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, t
     transpose BLAS makes half of the products."""
     many = batch * rows * inner * columns > LEAST_DOUBLE
     fits = rows >= _ROWS and min(inner, columns) > _THIN and not (turned[0] and rows > _MOST_TURNED)
-    return many and fits and _blas_lags() and not _is_square_of(*node.inputs[:2])
+    halved = _is_square_of(*node.inputs[:2]) and rows > _MOST_SQUARE
+    return many and fits and not halved and _blas_lags()
 
 
 def _blas_lags() -> bool:
