@@ -1,4 +1,4 @@
-"""Claims float32 matrix products for generated code.
+"""Claims products of real matrices for generated code, and what is one: convolutions of single positions.
 
 Measured on two cores with AVX-512 it takes 0.6 to 1.0 of oneDNN's time on two threads (0.6: 32 x 256 x 1024, 10 x 106 x
 10000; 1.0: 2048 cubed) and 0.8 to 1.05 on one: the library spends a barrier and a packing where there is little work,
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels import openblas, pointwise
 from futurex.kernels.addresses import address_of
 from futurex.kernels.matrices import BoundProduct, Lie, Lies, ProductKernel, Turned, lie, stand_in
 from futurex.kernels.numba_ import matrix_unit, nearest, panels, products, unit_parts
@@ -21,6 +22,7 @@ from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.panels import NUMBERS, Form, Steps
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.tiled import updating
+from futurex.kernels.numba_.vectors import DOUBLE, SINGLE
 from futurex.kernels.registry import Kernel
 from futurex.kernels.small_products import small_product
 from futurex.kernels.steps import Bound, Step, Workspace
@@ -28,9 +30,19 @@ from futurex.kernels.threads import may_share
 from futurex.ops.views import around, keep, view
 from futurex.tree.node import Node, apply
 
-_FLOAT32 = np.dtype(np.float32)
+_KINDS = {np.dtype(np.float32): SINGLE, np.dtype(np.float64): DOUBLE}
 LEAST_PRODUCT = 64**3
 """Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS."""
+LEAST_DOUBLE = 1 << 20
+"""The same in double precision, where NumPy's BLAS is the alternative: functions of small arrays with smaller ones are
+compiled whole, with calls of it."""
+_MOST_TURNED = 4096
+"""Rows up to which such a product of a turned first operand is made here: of more each inner element lies far away."""
+_MOST_SQUARE = 128
+"""Rows of a matrix times its own transpose up to which all products here take as long as half of them in BLAS."""
+_HALF_AS_WIDE = ("Haswell", "Zen")
+"""Processors as OpenBLAS calls them for which it has vectors of 32 bytes, also where they have some of 64: it gives
+those names to later ones that it does not know."""
 PARALLEL_PRODUCT = 1 << 19
 """Multiply-adds from which a second thread is worth its start."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
@@ -53,6 +65,8 @@ _MANY_TILES = 1 << 17
 _MANY_ROWS, _SOME_ROWS = 1024, 256
 """Rows up to which a product of a turned first operand is made here where the nearest cache is wide, because those of
 more come from the last cache for each panel, and rows from which one of a second is, whose packing these share."""
+_FEW_POSITIONS = 2048
+"""Positions up to which a convolution is made here: more come from memory for each panel, once in the library."""
 _LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
 """Multiply-adds, of one whose second operand is turned and of a thin one, up to which it is little: the library's few
 per cent are less than waking its threads takes, where nothing else in a plan runs on them."""
@@ -78,13 +92,16 @@ class GemmBackend:
             return self._update(node, threads)
         if node.op == "matmul_store":
             return self._store(node, threads)
+        if node.op in pointwise.OPERATIONS:
+            return self._pointwise(node, threads)
         return self._product(node, threads) if node.op in ("matmul", "matmul_epilogue") else None
 
     def _product(self, node: Node, threads: int) -> Kernel | None:
         """A product alone."""
         if min(each.ndim for each in node.inputs[:2]) < 2:
             return None
-        if any(each.dtype != _FLOAT32 or each.aval.weak for each in (node, *node.inputs)):
+        kind = _KINDS.get(node.dtype)
+        if kind is None or any(each.dtype != node.dtype or each.aval.weak for each in (node, *node.inputs)):
             return None
         x, y = map(stand_in, node.inputs[:2])
         sizes = _sizes(x, y) if x is not None and y is not None else None
@@ -94,20 +111,32 @@ class GemmBackend:
         turned = lies[0].turned, lies[1].turned
         if not panels.reads(sizes[1], turned[0]):
             return None
-        unit = matrix_unit.is_used() and unit_parts.pays(sizes, turned)
-        if not (unit or (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned))):
+        if not (suits_doubles(node, *sizes, turned) if kind is DOUBLE else self._suits(sizes, turned)):
             return None
         product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
 
+    def _suits(self, sizes: tuple[int, int, int, int], turned: Turned) -> bool:
+        """Is a product in single precision faster here?"""
+        if matrix_unit.is_used() and unit_parts.pays(sizes, turned):
+            return True
+        return math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)
+
     def _store(self, node: Node, threads: int) -> Kernel | None:
         """A product that is written through a view of rows of an array."""
         kernel = self._product(apply("matmul", *node.inputs[1:]), threads)
-        target = lie(view(np.empty(node.shape, _FLOAT32), node.attrs["chain"], ()))  # nobody touches its pages
+        target = lie(view(np.empty(node.shape, node.dtype), node.attrs["chain"], ()))  # nobody touches its pages
         if kernel is None or target is None or target.turned:
             return None
         stored = Stored(node, kernel.call)  # type: ignore[arg-type]
         return replace(kernel, call=stored, late=stored, bind=stored.bind, inplace=(0,))
+
+    def _pointwise(self, node: Node, threads: int) -> Kernel | None:
+        """A convolution of single positions, where its products are known to be faster than the library's own."""
+        few = math.prod(node.inputs[0].shape[:-1]) <= _FEW_POSITIONS
+        product = pointwise.as_product(node) if few and nearest.wide() else None
+        kernel = self._product(product, threads) if product is not None else None
+        return kernel and pointwise.of_product(node, kernel)
 
     def _update(self, node: Node, threads: int) -> Kernel | None:
         """What elementwise operations make of a product, tile by tile."""
@@ -137,6 +166,24 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
         return False
     thin = _THIN if count > _LITTLE_THIN else _THINNEST
     return columns > thin and inner > (min(thin, _FEWEST - (not narrow)) if small else thin)
+
+
+def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
+    """The same in double precision, where NumPy's BLAS has half of this processor's vectors. Of a matrix and its own
+    transpose BLAS makes half of the products."""
+    many = batch * rows * inner * columns > LEAST_DOUBLE
+    fits = rows >= _ROWS and min(inner, columns) > _THIN and not (turned[0] and rows > _MOST_TURNED)
+    halved = _is_square_of(*node.inputs[:2]) and rows > _MOST_SQUARE
+    return many and fits and not halved and _blas_lags()
+
+
+def _blas_lags() -> bool:
+    return not panels.is_narrow() and openblas.core() in _HALF_AS_WIDE
+
+
+def _is_square_of(x: Node, y: Node) -> bool:
+    turned = [(each.inputs[0] if each.op == "transpose" else None) for each in (x, y)]
+    return turned[0] is y or turned[1] is x
 
 
 def together(lies: Sequence[Lie]) -> int:
@@ -174,12 +221,13 @@ class Product(ProductKernel):
         """Is a stack of first operands taken for one matrix?"""
         self.shared = len(other) == 2
         self.bias = len(node.inputs) > 2
-        self.unit = matrix_unit.is_used()
+        self.kind = _KINDS[node.dtype]
+        self.unit = self.kind is SINGLE and matrix_unit.is_used()
         super().__init__(node, likely, threads if may_share() and math.prod(sizes) >= PARALLEL_PRODUCT else 1)
 
     def form(self, turned: Turned) -> tuple[Form, int]:
         """The form for operands that lie so, and how many panels it has."""
-        return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared, unit=self.unit)
+        return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared, unit=self.unit, kind=self.kind)
 
     def text(self, turned: Turned) -> str:
         return products.text_of(self.form(turned)[0], may_share())

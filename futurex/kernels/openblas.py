@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,3 +39,13 @@ def function(name: str) -> Any:
     """
     found = (symbol(library, name) for library in libraries())
     return next((each for each in found if each is not None), None)
+
+
+@functools.cache
+def core() -> str | None:
+    """The processor whose instructions NumPy's OpenBLAS uses, such as "Haswell"; None where NumPy has another BLAS."""
+    ask = function("openblas_get_corename")
+    if ask is None:
+        return None
+    ask.restype = ctypes.c_char_p
+    return str(ask().decode())

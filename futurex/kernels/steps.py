@@ -103,7 +103,45 @@ def clearing(target: int, count: int) -> Step:
     return _libc()[1], target, 0, count, 0, 0
 
 
-PLAYER = f"""define ptr @region(ptr %self, ptr %objects, i64 %values) {{
+WALK = f"""define internal i64 @walk(ptr %steps, i64 %count, ptr %status.at) noinline {{
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %passed ]
+  %go = icmp slt i64 %i, %count
+  br i1 %go, label %body, label %leave
+body:
+  %row = mul nsw i64 %i, {_WIDTH}
+  %step.at = getelementptr i64, ptr %steps, i64 %row
+  %function = load ptr, ptr %step.at, align 8
+  %a.at = getelementptr i64, ptr %step.at, i64 1
+  %a = load i64, ptr %a.at, align 8
+  %b.at = getelementptr i64, ptr %step.at, i64 2
+  %b = load i64, ptr %b.at, align 8
+  %c.at = getelementptr i64, ptr %step.at, i64 3
+  %c = load i64, ptr %c.at, align 8
+  %d.at = getelementptr i64, ptr %step.at, i64 4
+  %d = load i64, ptr %d.at, align 8
+  %checked.at = getelementptr i64, ptr %step.at, i64 5
+  %checked = load i64, ptr %checked.at, align 8
+  %status = call i32 %function(i64 %a, i64 %b, i64 %c, i64 %d)
+  %matters = icmp ne i64 %checked, 0
+  %failed = icmp ne i32 %status, 0
+  %stop = and i1 %matters, %failed
+  br i1 %stop, label %fail, label %passed
+passed:
+  %next = add nsw i64 %i, 1
+  br label %head
+fail:
+  %wide = sext i32 %status to i64
+  store atomic i64 %wide, ptr %status.at monotonic, align 8
+  br label %leave
+leave:
+  ret i64 %i
+}}
+"""
+"""The text of a function that makes steps up to the first that fails, whose status it tells: how many went well."""
+PLAYER = f"""{WALK}define ptr @region(ptr %self, ptr %objects, i64 %values) {{
 entry:
   %block.at = getelementptr i8, ptr %self, i64 {DATA_OFFSET}
   %block = load ptr, ptr %block.at, align 8
@@ -121,48 +159,18 @@ begin:
   %release.at = getelementptr i64, ptr %block, i64 5
   %release = load ptr, ptr %release.at, align 8
   %thread = call ptr %release()
-  br label %head
-head:
-  %i = phi i64 [ 0, %begin ], [ %next, %passed ]
-  %go = icmp slt i64 %i, %count
-  br i1 %go, label %body, label %end
-body:
-  %row = mul nsw i64 %i, {_WIDTH}
-  %step.at = getelementptr i64, ptr %steps, i64 %row
-  %function = load ptr, ptr %step.at, align 8
-  %a.at = getelementptr i64, ptr %step.at, i64 1
-  %a = load i64, ptr %a.at, align 8
-  %b.at = getelementptr i64, ptr %step.at, i64 2
-  %b = load i64, ptr %b.at, align 8
-  %c.at = getelementptr i64, ptr %step.at, i64 3
-  %c = load i64, ptr %c.at, align 8
-  %d.place = getelementptr i64, ptr %step.at, i64 4
-  %fourth = load i64, ptr %d.place, align 8
-  %checked.at = getelementptr i64, ptr %step.at, i64 5
-  %checked = load i64, ptr %checked.at, align 8
-  %status = call i32 %function(i64 %a, i64 %b, i64 %c, i64 %fourth)
-  %matters = icmp ne i64 %checked, 0
-  %failed = icmp ne i32 %status, 0
-  %stop = and i1 %matters, %failed
-  br i1 %stop, label %fail, label %passed
-passed:
-  %next = add nsw i64 %i, 1
-  br label %head
-fail:
-  %place = getelementptr i64, ptr %block, i64 2
-  store i64 %i, ptr %place, align 8
   %status.at = getelementptr i64, ptr %block, i64 3
-  %wide = sext i32 %status to i64
-  store i64 %wide, ptr %status.at, align 8
-  br label %end
-end:
-  %well = phi i64 [ 1, %head ], [ 0, %fail ]
+  %first = call i64 @walk(ptr %steps, i64 %count, ptr %status.at)
+  %first.at = getelementptr i64, ptr %block, i64 2
+  store i64 %first, ptr %first.at, align 8
+  %all = icmp eq i64 %first, %count
+  %well = zext i1 %all to i64
   %acquire.at = getelementptr i64, ptr %block, i64 6
   %acquire = load ptr, ptr %acquire.at, align 8
   call void %acquire(ptr %thread)
   br label %leave
 leave:
-  %made = phi i64 [ 0, %looked ], [ %well, %end ]
+  %made = phi i64 [ 0, %looked ], [ %well, %begin ]
   %truth.at = getelementptr i64, ptr %block, i64 7
   %truth = load ptr, ptr %truth.at, align 8
   %result = call ptr %truth(i64 %made)

@@ -2,7 +2,8 @@
 
 ``(x.T - m) / s`` reads ``x`` across its rows, and writes another order than it reads. NumPy's results lie as its
 operands do; here the operations are those on ``x`` itself, with vectors that are turned round, and what comes out is
-transposed: a view. That is done where all who read such a value go on so, transpose it, or are the caller.
+transposed: a view. That is done where all who read such a value go on so, transpose it, or are the caller; and where it
+is written back through the view (``v = x.T; v -= m``).
 
 The other way round, where a result that is transposed or flipped behind the operations is to lie in C order: the
 operations read what is turned, and write once.
@@ -10,6 +11,7 @@ operations read what is turned, and write once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,6 +20,7 @@ from typing import Any
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import undone
 from futurex.passes.rewrite import Maker, rewrite, users_of
+from futurex.passes.simplify import takes_all
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -57,9 +60,25 @@ def keep_orders(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node in axes and node.op != "transpose":
             makers[node] = _maker(node, axes, straight)
-        elif node.op == "transpose" and node.inputs[0] in makers and node.inputs[0].op != "transpose":
+        elif node.op == "transpose" and node.inputs[0] in axes and node.inputs[0].op != "transpose":
             makers[node] = _view(node, axes[node.inputs[0]], straight)
+        elif _writes_across(node, axes):
+            makers[node] = functools.partial(_straight_of, node.inputs[1], straight)
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _writes_across(node: Node, axes: Mapping[Node, Axes]) -> bool:
+    """Is what is written through all of a transposed view made of that view, as ``v = x.T; v -= m`` ends?"""
+    if node.op != "store" or node.attrs["mode"] != "set" or len(node.inputs) != 2 or node.inputs[1].op == "transpose":
+        return False
+    value, steps = node.inputs[1], [step for step in node.attrs["chain"] if not takes_all(step)]
+    whole = value.size == node.size and value.dtype == node.dtype
+    return whole and value in axes and steps == [("transpose", axes[value])]
+
+
+def _straight_of(value: Node, straight: Mapping[Node, Node], new: Mapping[Node, Node]) -> Node:
+    """A value before its axes are exchanged."""
+    return straight[value]
 
 
 def as_they_lie(
@@ -208,7 +227,7 @@ def _turned(graph: Graph) -> dict[Node, Axes]:
         lost = [
             node for node in axes
             if node.op != "transpose" and not (
-                all(user in axes or user.op == "transpose" for user in users[node])
+                all(user in axes or user.op == "transpose" or _writes_across(user, axes) for user in users[node])
                 and all(source in axes for source in node.inputs if source.shape == node.shape)
                 and (users[node] or node in outs)
             )

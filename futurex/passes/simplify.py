@@ -5,7 +5,6 @@ That forbids some that look harmless: ``x + 0.0`` is not ``x`` where x is -0.0, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -135,14 +134,15 @@ def _known_condition(node: Node) -> Node | None:
     return None if held is None else node.inputs[1 if held else 2]
 
 
-def _whole(entries: Sequence[tuple[Any, ...]]) -> bool:
-    return all(entry == ("s", None, None, None) for entry in entries)
+def takes_all(step: tuple[Any, ...]) -> bool:
+    """Is a step of a chain of views slices of everything?"""
+    return step[0] == "index" and all(entry == ("s", None, None, None) for entry in step[1])
 
 
 def _load(node: Node) -> Node | None:
     """A view through nothing, through one plain step that is an op of its own, or of another view."""
     source, chain = node.inputs[0], node.attrs["chain"]
-    kept = tuple(step for step in chain if not (step[0] == "index" and _whole(step[1])))
+    kept = tuple(step for step in chain if not takes_all(step))
     if len(node.inputs) > 1:
         return None
     if not kept:
@@ -164,7 +164,7 @@ def _store(node: Node) -> Node | None:
     (base, value, *dynamic), chain = node.inputs, node.attrs["chain"]
     if value.op == "load" and value.inputs == (base,) and not dynamic and value.attrs["chain"] == chain:
         return base
-    return value if all(step[0] == "index" and _whole(step[1]) for step in chain) else None
+    return value if all(map(takes_all, chain)) else None
 
 
 def _filled(node: Node) -> Node | None:

@@ -215,7 +215,7 @@ def test_two_kernels_run_in_two_threads():
 @quick
 @given(
     windows(dilated=True), st.sampled_from([1, 1, 2, 3, 5, 8]),
-    st.sampled_from([(1, 1, 1), (1, 3, 4), (2, 2, 3), (4, 1, 1)]), st.booleans(), st.integers(2, 5),
+    st.sampled_from([(1, 1, 1), (1, 3, 4), (1, 2, 50), (2, 2, 3), (4, 1, 1)]), st.booleans(), st.integers(2, 5),
 )  # fmt: skip
 def test_convolutions_in_parts_are_those_of_the_whole(place, batch, channels, bias, threads):
     """By images, and by rows of images where these are few."""
@@ -259,9 +259,40 @@ def test_convolutions_are_cut_for_all_threads(batch, threads, size, stride, padd
         np.testing.assert_allclose(run(kernel, shape, *arrays), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_gradients_of_many_weights_are_few(monkeypatch):
-    how = ((8, 12, 12, 64), (3, 3, 64, 128), (1, 1), ((1, 1), (1, 1)), (1, 1))
-    monkeypatch.setattr(conv, "_MOST_SUMS", 3 * 4 * 9 * 64 * 128)
+@pytest.mark.parametrize(
+    "x_shape, w_shape, stride",
+    [
+        ((2, 7, 7, 96), (3, 3, 96, 250), 1), ((3, 9, 9, 64), (3, 3, 64, 192), 2),
+        ((2, 40, 33), (5, 33, 144), 1), ((2, 5, 6, 5, 48), (3, 3, 3, 48, 240), 1),
+    ],
+)  # fmt: skip
+def test_gradients_of_many_weights_are_those_of_output_channels(x_shape, w_shape, stride):
+    """Nothing is added up: as many threads as there are have the bits of one, and no memory for a sum each."""
+    rank = len(x_shape) - 2
+    how = (x_shape, w_shape, (stride,) * rank, tuple((size // 2,) * 2 for size in w_shape[:-2]), (1,) * rank)
+    y_shape = conv.Geometry(*how, 1).y_shape
+    rng = np.random.default_rng(9)
+    x, g = floats(rng, x_shape), floats(rng, y_shape)
+    alone = onednn.conv_weight_grad(*how)
+    expected = run(alone, w_shape, x, g)
+    for threads in (2, 3, 5):
+        kernel = onednn.conv_weight_grad(*how, threads=threads)
+        (tickets,) = kernel._program.phases
+        assert len(tickets) >= 0.8 * threads
+        assert np.array_equal(run(kernel, w_shape, x, g), expected)
+        assert kernel.scratch < 2 * (g.nbytes + expected.nbytes)
+
+
+def test_gradients_are_added_up_where_weights_are_few():
+    how = ((8, 56, 56, 32), (3, 3, 32, 64), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    parts, *sums = onednn.conv_weight_grad(*how, threads=2)._program.phases
+    assert len(parts) == 2
+    assert sums
+
+
+def test_sums_of_gradients_are_few(monkeypatch):
+    how = ((8, 12, 12, 64), (3, 3, 32, 128), (1, 1), ((1, 1), (1, 1)), (1, 1), 2)
+    monkeypatch.setattr(conv, "_MOST_SUMS", 3 * 4 * 9 * 32 * 128)
     for threads, parts in ((2, 2), (3, 3), (8, 3)):
         kernel = onednn.conv_weight_grad(*how, threads=threads)
         assert len(kernel._program.phases[0]) == parts

@@ -101,3 +101,53 @@ def test_what_is_copied_into_c_order_is_turned_before_it_is_computed(name):
     if name == "a number":
         ops = [each.node.op for each in futurized._traces()[0]._plan.instructions]
         assert "contiguous" not in ops
+
+
+def centred(x):
+    v = x.T
+    v -= v.mean(1)[:, None]
+    return x
+
+
+def scaled_block(x):
+    v = x.transpose(1, 2, 0)
+    v[...] = v * 2 + x.mean(0)[:, :, None]
+    return x
+
+
+def centred_products(x):
+    v = x.T
+    v -= v.mean(1)[:, None]
+    return v @ v.T
+
+
+def of_another_order(x):
+    x.T[...] = x[::-1].T[:, ::-1] * 2.0
+    return x
+
+
+def of_nothing_like_it(x):
+    x.T[...] = np.arange(float(x.size)).reshape(x.T.shape)
+    return x
+
+
+@pytest.mark.parametrize(
+    "function, shape, stores",
+    [(centred, (300, 60), 0), (centred_products, (400, 50), 0), (scaled_block, (30, 20, 40), 0),
+     (of_another_order, (200, 90), None), (of_nothing_like_it, (200, 90), 1), (centred, (3, 2), 1)],
+)  # fmt: skip
+def test_what_is_written_through_all_of_a_transposed_view(function, shape, stores):
+    """No copy across, where it is made element by element of that view; the array lies as before."""
+    x = np.random.default_rng(1).standard_normal(shape)
+    step = fx.futurize(lambda x: function(x.copy()))
+    expected = function(x.copy())
+    for _ in range(3):
+        found = np.asarray(step(x))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        assert found.flags.c_contiguous
+    found = [node.op for node in step.trace(x).plan.graph.nodes]
+    assert stores is None or found.count("store") == stores
+    mine, theirs = x.copy(), x.copy()
+    fx.futurize(function)(mine)
+    function(theirs)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-13, atol=1e-13)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from futurex.kernels.numba_ import nearest, unit_parts
 from futurex.kernels.numba_.compiler import has_fma, has_scale
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
-from futurex.kernels.numba_.vectors import LANES
+from futurex.kernels.numba_.vectors import LANES, SINGLE, Kind
 
 ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 """Rows of a tile by its vectors: as many as leave registers for a row of the panel."""
@@ -78,20 +78,21 @@ class Panel:
     rows: int
     mixed: bool
     narrow: bool = False
+    lanes: int = field(default=LANES, repr=False)
 
     @property
     def tiles(self) -> list[tuple[Panel, int, int]]:
         """The tiles that stand side by side, as panels of their own: which they are the first of, and which not."""
         if not self.narrow or self.vectors == 1:
             return [(self, 0, 1)]
-        whole, end = (replace(self, vectors=1, last=last) for last in (LANES, self.last))
+        whole, end = (replace(self, vectors=1, last=last) for last in (self.lanes, self.last))
         parted = self.vectors - (whole != end)
         return [(whole, 0, parted), (end, parted, self.vectors)][: 1 + (whole != end)]
 
     @property
     def width(self) -> int:
         """In columns, those of the last vector that are not there included."""
-        return self.vectors * LANES
+        return self.vectors * self.lanes
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Form:
     vector is added to each row; ``shared``: all products of the batch have one second operand, and so few rows that
     its panels are packed once for all of them; ``x_long``: the first operand is turned, and its lines are asked for;
     ``deepest``: inner elements that are packed at once, at most; ``unit``: it is made in the matrix unit,
-    but for what would not be exact there.
+    but for what would not be exact there; ``kind``: its numbers, which are of single precision in narrow tiles and in
+    the matrix unit.
     """
 
     whole: Panel
@@ -116,11 +118,12 @@ class Form:
     x_long: bool
     deepest: int
     unit: bool = False
+    kind: Kind = SINGLE
 
 
 def form_of(
     sizes: tuple[int, int, int, int], turned: tuple[bool, bool], *, bias: bool, shared: bool,
-    narrow: bool | None = None, unit: bool = False, once: bool = False,
+    narrow: bool | None = None, unit: bool = False, once: bool = False, kind: Kind = SINGLE,
 ) -> tuple[Form, int]:  # fmt: skip
     """The form of a product of these sizes (batch, rows, inner size and columns), and how many panels it has;
     ``shared``: of a stack and one matrix; ``narrow``: with narrow tiles, as this processor's registers say if None;
@@ -134,11 +137,11 @@ def form_of(
     widest, most = _extent(inner, turned[0]) if narrow else (WIDEST, _depth(turned[0] and not once))
     unit = unit and not narrow and unit_parts.pays(sizes, turned)
     most = unit_parts.depth(rows) if unit and not once else most
-    whole, end, count = panels_of(rows, inner, columns, narrow, widest)
+    whole, end, count = panels_of(rows, inner, columns, narrow, widest, kind.lanes)
     deep = inner > most
     packed_once = shared and batch > 1 and rows < TALL and not deep
     x_long = turned[0] and inner > LONG_TURNED and nearest.small() and not narrow
-    return Form(whole, end, *turned, deep, bias, packed_once, x_long, most, unit and not packed_once), count
+    return Form(whole, end, *turned, deep, bias, packed_once, x_long, most, unit and not packed_once, kind), count
 
 
 def _extent(inner: int, x_turned: bool) -> tuple[int, int]:
@@ -159,7 +162,7 @@ def _depth(x_turned: bool) -> int:
 
 
 def panels_of(
-    rows: int, inner: int, columns: int, narrow: bool, most: int | None = None
+    rows: int, inner: int, columns: int, narrow: bool, most: int | None = None, lanes: int = LANES
 ) -> tuple[Panel, Panel | None, int]:
     """The panel that most columns are made in, of ``most`` vectors at most, the one at the end if that is another, and
     how many there are.
@@ -167,15 +170,15 @@ def panels_of(
     >>> panels_of(128, 512, 100, narrow=False)[0]
     Panel(vectors=4, last=16, rows=6, mixed=True, narrow=False)
     """
-    vectors = -(-columns // LANES)
+    vectors = -(-columns // lanes)
     most = most or (_NARROW_WIDEST if narrow else WIDEST)
     widest = most + 1 if vectors % (most + 1) == 0 and vectors % most else most
     count = -(-vectors // widest)
     width = -(-vectors // count)
     rest = vectors - (count - 1) * width
     end, whole = (
-        Panel(number, last, *_height(rows, inner, NARROW_ROWS if narrow else ROWS[number]), narrow)
-        for number, last in ((rest, columns - (vectors - 1) * LANES), (width, LANES))
+        Panel(number, last, *_height(rows, inner, NARROW_ROWS if narrow else ROWS[number]), narrow, lanes)
+        for number, last in ((rest, columns - (vectors - 1) * lanes), (width, lanes))
     )
     if count == 1:
         return end, None, 1
@@ -203,7 +206,7 @@ def numbers(
         height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
     chunks = -(-rows // height)
     depth = -(-inner // -(-inner // form.deepest))
-    depth = -(-depth // LANES) * LANES  # what is turned while it is packed are squares
+    depth = -(-depth // form.kind.lanes) * form.kind.lanes  # what is turned while it is packed are squares
     steps = zip(*((each.step, each.outer, each.row) for each in (x, y, out)), strict=True)
     return (
         batch * count * chunks, rows, inner, depth, height, chunks, count, together or batch,

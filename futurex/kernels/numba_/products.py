@@ -1,4 +1,4 @@
-"""Compiled float32 matrix products: panels of the second operand are packed, tiles of the result stay in registers.
+"""Compiled products of real matrices: panels of the second operand are packed, tiles of the result stay in registers.
 
 The blocking is that of K. Goto and R. van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) without
 its outer levels: a task is a panel of columns and some rows of one product of the batch. Tiles of a few rows by
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from futurex.kernels.numba_ import thirds, unit_parts
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.matrix_unit import SHAPES
-from futurex.kernels.numba_.panels import HALF, Form, Panel
+from futurex.kernels.numba_.panels import Form, Panel
 from futurex.kernels.numba_.squares import turned
-from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread, up_to
+from futurex.kernels.numba_.vectors import fma, spread, up_to
 
 _STACKED = 8
 """Narrow tiles of a turned first operand whose rows are packed at once, each for itself: the lines in which they lie
@@ -38,8 +38,6 @@ instructions, which is what counts where another program has the other half of a
 find no registers. A first tile, of ten or twenty, whose panel is packed meanwhile, takes one: code that is not made."""
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
-_LINE = 16
-"""Elements of a line of the caches."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "together", "x_step", "y_step", "out_step",
           "x_outer", "y_outer", "out_outer", "x_row", "y_row", "out_row", "others")  # fmt: skip
 
@@ -59,19 +57,26 @@ class Writer:
     def __init__(self, form: Form, threaded: bool) -> None:
         self.form, self.code, self.threaded = form, Code(), threaded
         self.narrow, self.deepest = form.whole.narrow, form.deepest
-        self.stacked = HALF * self.deepest + _LINE
+        self.kind = form.kind
+        self.element, self.lanes, self.vector, self.size = *form.kind, form.kind.vector, form.kind.size
+        self.half = self.lanes // 2
+        self.stacked = self.half * self.deepest + self.lanes
         """Elements from the packed rows of one tile to those of the next, which lie in other sets of the cache."""
         self.y_ahead: tuple[str, str] | None = None
         """Where the panel of the next task begins, and 1, or 0 if there is none."""
         self.x_ahead = "%x_step", "1"
         """How far behind the first operand that of the next task lies, and 1, or 0 if it has the same."""
 
+    def name(self, lanes: int = 0) -> str:
+        """What intrinsics call a vector of so many lanes, or a line."""
+        return f"v{lanes or self.lanes}f{8 * self.size}"
+
     def text(self) -> str:
         form, code = self.form, self.code
-        room = code.do(f"alloca i8, i64 {4 * form.whole.width * self.deepest}, align 64")
+        room = code.do(f"alloca i8, i64 {self.size * form.whole.width * self.deepest}, align 64")
         self.buffer = code.hidden("ptr", room)  # a tenth slower with addresses that begin with the stack's
         if self.narrow and form.x_turned:
-            lines = code.do(f"alloca i8, i64 {4 * _STACKED * self.stacked}, align 64")
+            lines = code.do(f"alloca i8, i64 {self.size * _STACKED * self.stacked}, align 64")
             self.x_buffer = code.hidden("ptr", lines)
         self.ahead = code.multiply("%y_row", str(_AHEAD))
         if form.shared:
@@ -84,12 +89,13 @@ class Writer:
                 self._look_ahead(task, place, first)
                 self._panels(number, lambda panel: self._panel(panel, first, last))
         declarations = [
-            f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
+            f"declare {self.vector} @llvm.fma.{self.name()}({self.vector}, {self.vector}, {self.vector})",
             *(
-                f"declare <{n} x float> @llvm.masked.load.v{n}f32.p0(ptr, i32, <{n} x i1>, <{n} x float>)"
-                for n in (LANES, HALF)
+                f"declare <{n} x {self.element}> @llvm.masked.load.{self.name(n)}.p0"
+                f"(ptr, i32, <{n} x i1>, <{n} x {self.element}>)"
+                for n in (self.lanes, self.half)
             ),
-            f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
+            f"declare void @llvm.masked.store.{self.name()}.p0({self.vector}, ptr, i32, <{self.lanes} x i1>)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
         before = None
@@ -107,8 +113,8 @@ class Writer:
         code = self.code
         chunk = code.do(f"srem i64 {place}, %chunks")
         batch = code.do(f"sdiv i64 {place}, %chunks")
-        self.x = code.at("float", "%x", self._before("x", batch))
-        self.y_batch = code.at("float", "%y", self._before("y", batch))
+        self.x = code.at(self.element, "%x", self._before("x", batch))
+        self.y_batch = code.at(self.element, "%y", self._before("y", batch))
         self.out_batch = self._before("out", batch)
         first = code.multiply(chunk, "%height")
         return first, code.least(code.add(first, "%height"), "%rows")
@@ -133,7 +139,7 @@ class Writer:
         batches = [code.do(f"sdiv i64 {each}, %chunks") for each in (place, place_there)]
         column = code.multiply(code.do(f"srem i64 {following}, %panels"), str(form.whole.width))
         y = code.add(self._before("y", batches[1]), code.multiply(column, "%y_row" if form.y_turned else "1"))
-        self.y_ahead = code.at("float", "%y", y), code.do(f"zext i1 {there} to i64")
+        self.y_ahead = code.at(self.element, "%y", y), code.do(f"zext i1 {there} to i64")
         row = code.multiply(code.do(f"srem i64 {place_there}, %chunks"), "%height")
         rows = code.multiply(code.do(f"sub i64 {row}, {first}"), "1" if form.x_turned else "%x_row")
         steps = code.do(f"sub i64 {self._before('x', batches[1])}, {self._before('x', batches[0])}")
@@ -144,7 +150,8 @@ class Writer:
         """``work(panel)`` for the panel of this number."""
         code, form = self.code, self.form
         self.column = code.multiply(number, str(form.whole.width))
-        self.y = code.at("float", self.y_batch, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
+        first = code.multiply(self.column, "%y_row") if form.y_turned else self.column
+        self.y = code.at(self.element, self.y_batch, first)
         self.out = code.add(self.out_batch, self.column)
         if form.end is None:
             work(form.whole)
@@ -198,30 +205,30 @@ class Writer:
             self._pack_turned(panel, begin, count)
             return
         code = self.code
-        source = code.at("float", self.y, code.multiply(begin, "%y_row"))
+        source = code.at(self.element, self.y, code.multiply(begin, "%y_row"))
         if self.narrow:
             with code.loop("0", count) as (k, _):
-                places = [self._packed(panel, k, str(v * LANES)) for v in range(panel.vectors)]
-                self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
+                places = [self._packed(panel, k, str(v * self.lanes)) for v in range(panel.vectors)]
+                self._copied(panel, code.at(self.element, source, code.multiply(k, "%y_row")), places)
             return
         self._rows_of_tile(panel, panel.rows, first, code.do(f"sub i64 {last}, 1"), begin, count, source)
 
     def _pack_turned(self, panel: Panel, begin: str, count: str) -> None:
         """Squares of rows of the operand, as large as registers, become rows of the panel; the last row stands in for
         those that are not there."""
-        code, side = self.code, HALF if self.narrow else LANES
-        most = str((panel.vectors - 1) * LANES + panel.last - 1)
-        with code.loop("0", count, str(side)) as (k, _), code.loop("0", str(panel.width), str(LANES)) as (first, _):
+        code, lanes, side = self.code, self.lanes, self.half if self.narrow else self.lanes
+        most = str((panel.vectors - 1) * lanes + panel.last - 1)
+        with code.loop("0", count, str(side)) as (k, _), code.loop("0", str(panel.width), str(lanes)) as (first, _):
             mask = up_to(code, code.do(f"sub i64 {count}, {k}"), side)
             targets = [self._packed(panel, code.add(k, str(j)), first) for j in range(side)]
-            for part in range(0, LANES, side):
+            for part in range(0, lanes, side):
                 square = []
                 for n in range(part, part + side):
                     row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
-                    square.append(self.load(code.at("float", self.y, code.add(row, begin, k)), mask, side))
-                for target, value in zip(targets, turned(code.do, square), strict=True):
-                    place = code.at("float", target, str(part))
-                    code.run(f"store <{side} x float> {value}, ptr {place}, align {4 * side}")
+                    square.append(self.load(code.at(self.element, self.y, code.add(row, begin, k)), mask, side))
+                for target, value in zip(targets, turned(code.do, square, self.element), strict=True):
+                    place = code.at(self.element, target, str(part))
+                    code.run(f"store <{side} x {self.element}> {value}, ptr {place}, align {self.size * side}")
 
     def _fetch(self, pointer: str, *, write: bool) -> None:
         """Have a line brought to the second-level cache, or for writing to the first."""
@@ -231,27 +238,27 @@ class Writer:
         """Where the vector from a column of the panel on lies for an inner element."""
         code = self.code
         if panel.narrow:
-            row, column = code.multiply(k, str(LANES)), code.multiply(column, str(self.deepest))
+            row, column = code.multiply(k, str(self.lanes)), code.multiply(column, str(self.deepest))
         else:
             row = code.multiply(k, str(panel.width))
-        return code.at("float", self.buffer, code.add(row, column))
+        return code.at(self.element, self.buffer, code.add(row, column))
 
-    def load(self, pointer: str, mask: str | None, lanes: int = LANES) -> str:
-        vector = f"<{lanes} x float>"
+    def load(self, pointer: str, mask: str | None, lanes: int = 0) -> str:
+        kind = self.kind._replace(lanes=lanes or self.lanes)
         if mask is None:
-            return self.code.do(f"load {vector}, ptr {pointer}, align 4")
+            return self.code.do(f"load {kind.vector}, ptr {pointer}, align {self.size}")
         return self.code.do(
-            f"call {vector} @llvm.masked.load.v{lanes}f32.p0(ptr {pointer}, i32 4, <{lanes} x i1> {mask}, "
-            f"{vector} zeroinitializer)"
+            f"call {kind.vector} @llvm.masked.load.{self.name(kind.lanes)}.p0(ptr {pointer}, i32 {self.size}, "
+            f"<{kind.lanes} x i1> {mask}, {kind.vector} zeroinitializer)"
         )
 
     def _store(self, value: str, pointer: str, mask: str | None) -> None:
         if mask is None:
-            self.code.run(f"store {VECTOR} {value}, ptr {pointer}, align 4")
+            self.code.run(f"store {self.vector} {value}, ptr {pointer}, align {self.size}")
             return
         self.code.run(
-            f"call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} {value}, ptr {pointer}, i32 4, "
-            f"<{LANES} x i1> {mask})"
+            f"call void @llvm.masked.store.{self.name()}.p0({self.vector} {value}, ptr {pointer}, i32 {self.size}, "
+            f"<{self.lanes} x i1> {mask})"
         )
 
     def _tiles(self, panel: Panel, first: str, last: str, begin: str, count: str) -> None:
@@ -283,12 +290,12 @@ class Writer:
             with code.loop(stack, end, str(height)) as (row, _):
                 if turned:
                     number = code.do(f"sdiv i64 {code.do(f'sub i64 {row}, {stack}')}, {height}")
-                    self.x_lines = code.at("float", self.x_buffer, code.multiply(number, str(self.stacked)))
+                    self.x_lines = code.at(self.element, self.x_buffer, code.multiply(number, str(self.stacked)))
                 for tile, first, last in panel.tiles:
                     with code.loop(str(first), str(last)) as (number, _):
-                        before = code.multiply(number, str(LANES))
+                        before = code.multiply(number, str(self.lanes))
                         self.out, self.column = code.add(out, before), code.add(column, before)
-                        self.buffer = code.at("float", buffer, code.multiply(before, str(self.deepest)))
+                        self.buffer = code.at(self.element, buffer, code.multiply(before, str(self.deepest)))
                         self._rows_of_tile(tile, height, row, most, begin, count, None)
         self.out, self.column, self.buffer = out, column, buffer
 
@@ -299,17 +306,18 @@ class Writer:
         places = []
         for n in range(_STACKED):
             first = self._first_packed(code.add(row, str(n * height)), most)
-            places.append(code.at("float", self.x, code.add(code.multiply(begin, "%x_row"), first)))
+            places.append(code.at(self.element, self.x, code.add(code.multiply(begin, "%x_row"), first)))
         with code.loop("0", count) as (k, _):
-            line, target = code.multiply(k, "%x_row"), code.at("float", self.x_buffer, code.multiply(k, str(HALF)))
+            line, packed = code.multiply(k, "%x_row"), code.multiply(k, str(self.half))
+            target = code.at(self.element, self.x_buffer, packed)
             for n, place in enumerate(places):
-                values = self.load(code.at("float", place, line), None, HALF)
-                to = code.at("float", target, str(n * self.stacked))
-                code.run(f"store <{HALF} x float> {values}, ptr {to}, align 32")
+                values = self.load(code.at(self.element, place, line), None, self.half)
+                to = code.at(self.element, target, str(n * self.stacked))
+                code.run(f"store <{self.half} x {self.element}> {values}, ptr {to}, align 32")
 
     def _first_packed(self, row: str, most: str) -> str:
         """The first of the rows that are packed for the tile that begins with a row."""
-        return self.code.least(row, self.code.add(most, str(1 - HALF)))
+        return self.code.least(row, self.code.add(most, str(1 - self.half)))
 
     def _rows_of_tile(
         self, panel: Panel, height: int, row: str, most: str, begin: str, count: str, source: str | None,
@@ -346,13 +354,13 @@ class Writer:
     def expect(self, panel: Panel, place: str) -> None:
         """Ask for the lines that a row of a tile will be written to; ``place``: where it begins in the result."""
         for v in range(panel.vectors):
-            self._fetch(self.code.at("float", "%out", self.code.add(place, str(v * LANES))), write=True)
+            self._fetch(self.code.at(self.element, "%out", self.code.add(place, str(v * self.lanes))), write=True)
 
     def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
         """Write a tile, row by row; rows from ``count`` on are the last one again."""
         code = self.code
         targets = [
-            (code.at("float", "%out", code.add(place, str(v * LANES))), mask)
+            (code.at(self.element, "%out", code.add(place, str(v * self.lanes))), mask)
             for place in places for v, mask in enumerate(_masks(panel))
         ]  # fmt: skip
         if self.form.deep:
@@ -363,22 +371,22 @@ class Writer:
     def deliver_thirds(self, tile: str, place: str, column: str, height: str, width: str, begin: str) -> None:
         """Write a tile that lies in memory: so many rows and columns of it."""
         code = self.code
-        masks = [up_to(code, code.add(width, str(-v * LANES))) for v in range(2)]
+        masks = [up_to(code, code.add(width, str(-v * self.lanes)), self.lanes) for v in range(2)]
         first = code.do(f"icmp eq i64 {begin}, 0")
         with code.loop("0", height) as (row, _):
-            source = code.at("float", tile, code.multiply(row, str(unit_parts.SIDE)))
-            target = code.at("float", "%out", code.add(place, code.multiply(row, "%out_row")))
+            source = code.at(self.element, tile, code.multiply(row, str(unit_parts.SIDE)))
+            target = code.at(self.element, "%out", code.add(place, code.multiply(row, "%out_row")))
             for v, mask in enumerate(masks):
-                offset = str(v * LANES)
-                value = code.do(f"load {VECTOR}, ptr {code.at('float', source, offset)}, align 64")
-                to = code.at("float", target, offset)
+                offset = str(v * self.lanes)
+                value = code.do(f"load {self.vector}, ptr {code.at(self.element, source, offset)}, align 64")
+                to = code.at(self.element, target, offset)
                 start = "zeroinitializer"
                 if self.form.bias:
-                    start = self.load(code.at("float", "%bias", code.add(column, offset)), mask)
+                    start = self.load(code.at(self.element, "%bias", code.add(column, offset)), mask)
                 if self.form.deep:
-                    start = code.do(f"select i1 {first}, {VECTOR} {start}, {VECTOR} {self.load(to, mask)}")
+                    start = code.do(f"select i1 {first}, {self.vector} {start}, {self.vector} {self.load(to, mask)}")
                 if self.form.bias or self.form.deep:
-                    value = code.do(f"fadd {VECTOR} {start}, {value}")
+                    value = code.do(f"fadd {self.vector} {start}, {value}")
                 self._store(value, to, mask)
 
     def _share(
@@ -400,36 +408,36 @@ class Writer:
         lines = code.multiply(there, str(panel.width) if turned else count)
         reached = code.least(code.add(done, str(height)), rows)
         low, high = (code.do(f"sdiv i64 {code.multiply(lines, each)}, {rows}") for each in (done, reached))
-        start = code.at("float", panel_there, begin if turned else code.multiply(begin, "%y_row"))
+        start = code.at(self.element, panel_there, begin if turned else code.multiply(begin, "%y_row"))
         return _Share(start, low, high)
 
     def _ask_rows(self, height: int, row: str, begin: str, k: str, count: str) -> None:
         """Ask for some of the rows of another first operand, where the next task has one; what is turned is dense."""
         code = self.code
         distance, there = self.x_ahead
-        x = code.at("float", self.x, code.add(distance, begin))
+        x = code.at(self.element, self.x, code.add(distance, begin))
         with code.loop("0", code.multiply(there, str(height))) as (number, _):
             line = code.multiply(code.add(row, number), "%inner" if self.form.x_turned else "%x_row")
-            self._ask_along(code.at("float", x, line), k, count)
+            self._ask_along(code.at(self.element, x, line), k, count)
 
     def _ask_panel(self, panel: Panel, share: _Share, k: str, count: str) -> None:
         """Ask for a part of a share: some of its rows, or of turned ones the next elements of each."""
         code = self.code
         if self.form.y_turned:
             with code.loop(share.low, share.high) as (number, _):
-                self._ask_along(code.at("float", share.start, code.multiply(number, "%y_row")), k, count)
+                self._ask_along(code.at(self.element, share.start, code.multiply(number, "%y_row")), k, count)
             return
         low, high = self._part(share.low, share.high, k, count)
         with code.loop(low, high) as (number, _):
-            line = code.at("float", share.start, code.multiply(number, "%y_row"))
+            line = code.at(self.element, share.start, code.multiply(number, "%y_row"))
             for v in range(panel.vectors):
-                self._fetch(code.at("float", line, str(v * LANES)), write=False)
+                self._fetch(code.at(self.element, line, str(v * self.lanes)), write=False)
 
     def _ask_along(self, row: str, k: str, count: str) -> None:
         """Ask for what the lot of inner elements from ``k`` on needs of a dense row."""
         code = self.code
-        with code.loop(k, code.least(code.add(k, str(_LOT)), count), str(LANES)) as (at, _):
-            self._fetch(code.at("float", row, at), write=False)
+        with code.loop(k, code.least(code.add(k, str(_LOT)), count), str(self.lanes)) as (at, _):
+            self._fetch(code.at(self.element, row, at), write=False)
 
     def _part(self, low: str, high: str, k: str, count: str) -> tuple[str, str]:
         """The part of a range that is due with the lot that begins with inner element ``k`` of ``count``."""
@@ -444,8 +452,9 @@ class Writer:
         """A value with the sum of the packings before it, which lies in the result."""
         code = self.code
         before = self.load(*target)
-        old = code.do(f"select i1 {code.do(f'icmp eq i64 {begin}, 0')}, {VECTOR} zeroinitializer, {VECTOR} {before}")
-        return code.do(f"fadd {VECTOR} {old}, {value}")
+        first = code.do(f"icmp eq i64 {begin}, 0")
+        old = code.do(f"select i1 {first}, {self.vector} zeroinitializer, {self.vector} {before}")
+        return code.do(f"fadd {self.vector} {old}, {value}")
 
     def _tile(
         self, panel: Panel, rows: list[str], most: str, begin: str, count: str, source: str | None,
@@ -456,25 +465,25 @@ class Writer:
         code, form = self.code, self.form
         if form.x_turned and self.narrow:
             first = self._first_packed(rows[0], most)
-            bases = [code.at("float", self.x_lines, code.do(f"sub i64 {row}, {first}")) for row in rows]
+            bases = [code.at(self.element, self.x_lines, code.do(f"sub i64 {row}, {first}")) for row in rows]
         elif form.x_turned:
-            line = code.at("float", self.x, code.multiply(begin, "%x_row"))
-            bases = [code.at("float", line, row) for row in rows]
+            line = code.at(self.element, self.x, code.multiply(begin, "%x_row"))
+            bases = [code.at(self.element, line, row) for row in rows]
         else:
-            bases = [code.at("float", self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
+            bases = [code.at(self.element, self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
         start = self._start(panel, begin) * len(rows)
 
         unrolled = 1 if source is not None else _UNROLLED[form.x_turned and not self.narrow]
-        with code.loop("0", count, str(_LOT), carried=[(VECTOR, value) for value in start]) as (first, sums):
+        with code.loop("0", count, str(_LOT), carried=[(self.vector, value) for value in start]) as (first, sums):
             ask(first)
             end = code.least(code.add(first, str(_LOT)), count)
             whole = code.do(f"and i64 {end}, -{unrolled}")
             for low, high, step in ((first, whole, unrolled), (whole, end, 1))[:unrolled]:
-                carried = [(VECTOR, value) for value in sums]
+                carried = [(self.vector, value) for value in sums]
                 with code.loop(low, high, str(step), carried, hidden=source is None) as (k, held):
                     packed = self._packed(panel, k, "0")
                     for n in range(step):
-                        place = code.at("float", packed, str(n * panel.width))
+                        place = code.at(self.element, packed, str(n * panel.width))
                         self._element(panel, bases, code.add(k, str(n)), held, place, source)
                 sums[:] = held
         return sums
@@ -484,29 +493,30 @@ class Writer:
     ) -> None:
         """Add the products of one inner element to the sums of a tile; ``packed``: where its row of the panel lies."""
         code, form = self.code, self.form
-        places = [code.at("float", packed, str(v * LANES)) for v in range(panel.vectors)]
+        places = [code.at(self.element, packed, str(v * self.lanes)) for v in range(panel.vectors)]
         if source is None:
-            y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
+            y = [code.do(f"load {self.vector}, ptr {place}, align 64") for place in places]
         else:
-            y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
-        step = code.multiply(k, str(HALF) if self.narrow else "%x_row") if form.x_turned else k
+            y = self._copied(panel, code.at(self.element, source, code.multiply(k, "%y_row")), places)
+        step = code.multiply(k, str(self.half) if self.narrow else "%x_row") if form.x_turned else k
         if form.x_long:
             later = code.multiply(code.add(k, str(_LOT)), "%x_row")
             for base in {bases[0]: None, bases[-1]: None}:  # rows of a tile are in one line or in two
-                self._fetch(code.at("float", base, later), write=False)
+                self._fetch(code.at(self.element, base, later), write=False)
         for r, base in enumerate(bases):
-            x = spread(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
+            number = code.do(f"load {self.element}, ptr {code.at(self.element, base, step)}, align {self.size}")
+            x = spread(code, number, self.kind)
             for v, other in enumerate(y):
-                held[r * panel.vectors + v] = fma(code, VECTOR, x, other, held[r * panel.vectors + v])
+                held[r * panel.vectors + v] = fma(code, self.vector, x, other, held[r * panel.vectors + v])
 
     def _copied(self, panel: Panel, row: str, places: list[str]) -> list[str]:
         """The vectors of a row of the second operand, stored in the buffer; one some rows ahead is asked for."""
         code, values = self.code, []
-        later = code.at("float", row, self.ahead)
+        later = code.at(self.element, row, self.ahead)
         for v, (mask, place) in enumerate(zip(_masks(panel), places, strict=True)):
-            self._fetch(code.at("float", later, str(v * LANES)), write=False)
-            values.append(self.load(code.at("float", row, str(v * LANES)), mask))
-            code.run(f"store {VECTOR} {values[-1]}, ptr {place}, align 64")
+            self._fetch(code.at(self.element, later, str(v * self.lanes)), write=False)
+            values.append(self.load(code.at(self.element, row, str(v * self.lanes)), mask))
+            code.run(f"store {self.vector} {values[-1]}, ptr {place}, align 64")
         return values
 
     def _start(self, panel: Panel, begin: str) -> list[str]:
@@ -514,17 +524,19 @@ class Writer:
         code = self.code
         if not self.form.bias:
             return ["zeroinitializer"] * panel.vectors
-        bias = code.at("float", "%bias", self.column)
-        values = [self.load(code.at("float", bias, str(v * LANES)), mask) for v, mask in enumerate(_masks(panel))]
+        bias = code.at(self.element, "%bias", self.column)
+        places = [code.at(self.element, bias, str(v * self.lanes)) for v in range(panel.vectors)]
+        values = [self.load(*each) for each in zip(places, _masks(panel), strict=True)]
         if not self.form.deep:
             return values
         first = code.do(f"icmp eq i64 {begin}, 0")
-        return [code.do(f"select i1 {first}, {VECTOR} {value}, {VECTOR} zeroinitializer") for value in values]
+        return [code.do(f"select i1 {first}, {self.vector} {value}, {self.vector} zeroinitializer") for value in values]
 
 
 def _masks(panel: Panel) -> list[str | None]:
     """For each vector of a row of a panel, which of its columns there are: None for all."""
-    last = None if panel.last == LANES else f"<{', '.join(f'i1 {int(k < panel.last)}' for k in range(LANES))}>"
+    lanes = ", ".join(f"i1 {int(k < panel.last)}" for k in range(panel.lanes))
+    last = None if panel.last == panel.lanes else f"<{lanes}>"
     return [None] * (panel.vectors - 1) + [last]
 
 

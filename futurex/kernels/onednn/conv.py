@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from futurex.kernels.numba_.team import BRIEF_PRODUCT
 from futurex.kernels.onednn.binding import Handle, OneDNNError, Owned
-from futurex.kernels.onednn.geometry import Geometry, Slice, by_images, input_slices, slices
+from futurex.kernels.onednn.geometry import (
+    Geometry,
+    Slice,
+    by_images,
+    by_outputs,
+    input_slices,
+    prefers_outputs,
+    slices,
+)
 from futurex.kernels.onednn.primitive import (
     ARG_BIAS,
     ARG_DIFF_RESULT,
@@ -133,13 +142,41 @@ def conv_weight_grad(
             program.reorder(source, target)
         return program.finish()
 
-    return _in_slices(geometry, threads, _sums, build)
+    outputs, summed = by_outputs(geometry, threads), _summed(geometry, threads)
+    if _is_shared(geometry, threads) and prefers_outputs(geometry, threads, outputs, summed):
+        kernel = unless_unsupported(lambda: _of_outputs(geometry, outputs, threads))
+        if kernel is not None and is_quick(kernel):
+            return kernel
+    return _in_slices(geometry, threads, _summed, build)
 
 
-def _sums(geometry: Geometry, threads: int) -> list[Slice[Geometry]]:
-    """Slices whose gradients with respect to w are summed: each has memory for one of its own, so they are few."""
+def _of_outputs(geometry: Geometry, outputs: Sequence[tuple[int, int]], threads: int) -> Kernel:
+    """The gradient with respect to w, some output channels for each ticket: nothing is added up behind."""
+    program = Program([geometry.w_shape], [geometry.x_shape, geometry.y_shape], threads, brief=_is_brief(geometry))
+    result = program.public(0, geometry.weights(plain=True))
+    x = program.public(1, channels_last(geometry.x_shape))
+    gradient = program.public(2, channels_last(geometry.y_shape))
+    images, *places, channels = geometry.y_shape
+    for begin, end in outputs:
+        program.ticket()
+        part = replace(geometry, w_shape=(*geometry.w_shape[:-1], end - begin))
+        description = part.weight_grad()
+        own = program.private(channels_last(part.y_shape))
+        weights = program.private(program.wanted(description, ARG_DIFF_WEIGHTS))
+        program.reorder(program.part(gradient, (images, channels, *places), begin, end, axis=1), own)
+        program.add(description, {ARG_DIFF_WEIGHTS: weights, ARG_SOURCE: x, ARG_DIFF_RESULT: own})
+        program.reorder(weights, program.part(result, geometry.logical, begin, end))
+    return program.finish()
+
+
+def _summed(geometry: Geometry, threads: int) -> list[Slice[Geometry]]:
+    """Slices whose gradients with respect to w are summed: each has memory for one of its own."""
     parts = min(threads, max(2, _MOST_SUMS // (4 * math.prod(geometry.w_shape))))
     return by_images(geometry, parts) if geometry.x_shape[0] >= parts else slices(geometry, parts)
+
+
+def _is_shared(geometry: Geometry, threads: int) -> bool:
+    return threads > 1 and geometry.products >= _LEAST
 
 
 def _is_brief(geometry: Geometry) -> bool:
@@ -190,7 +227,7 @@ def _in_slices(
 
     None where oneDNN is missing or cannot do it.
     """
-    parts = cut_up(geometry, threads) if threads > 1 and geometry.products >= _LEAST else []
+    parts = cut_up(geometry, threads) if _is_shared(geometry, threads) else []
     kernel = unless_unsupported(lambda: build(parts, threads)) if len(parts) > 1 else None
     if kernel is not None and is_quick(kernel):
         return kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -22,6 +22,10 @@ from futurex.kernels.onednn.primitive import (
 )
 
 _DIRECT = 1
+_WIDTHS = (64, 32, 16)
+"""Output channels of a part: multiples of the elements of a vector."""
+_MOVE = 20
+"""Multiply-adds that take as long as moving one number, which does not lie in the caches."""
 _EVEN = 0.85  # of the threads' time that images as they are should use; else each is cut by rows
 
 
@@ -181,6 +185,33 @@ def by_images(whole: G, parts: int) -> list[Slice[G]]:
         Slice(cast(G, replace(cast(Any, whole), x_shape=(end - begin, *rest))), begin * x_image, begin * y_image)
         for begin, end in cut(images, min(parts, images))
     ]
+
+
+def by_outputs(whole: Geometry, threads: int) -> list[tuple[int, int]]:
+    """Output channels, from where to where, whose weights are a part each of the gradient with respect to w.
+
+    >>> by_outputs(Geometry((8, 7, 7, 64), (3, 3, 64, 100), (1, 1), ((1, 1), (1, 1)), (1, 1), 1), 2)
+    [(0, 32), (32, 64), (64, 96), (96, 100)]
+    """
+    outputs = whole.w_shape[-1]
+    if whole.groups > 1:
+        return []
+    width = max(_WIDTHS, key=lambda width: _evenness(-(-outputs // width), threads))
+    return [(begin, min(begin + width, outputs)) for begin in range(0, outputs, width)]
+
+
+def prefers_outputs(
+    whole: Geometry, threads: int, outputs: Sequence[tuple[int, int]], summed: Sequence[Slice[Geometry]]
+) -> bool:
+    """Is the gradient with respect to w sooner there by output channels, each of which reads all of x and copies its
+    part of y's gradient, than by parts of x and y whose gradients are added up?"""
+    if len(outputs) < 2 or not summed:
+        return len(outputs) > 1
+    x, w, y = (math.prod(shape) for shape in (whole.x_shape, whole.w_shape, whole.y_shape))
+    widest, largest = max(end - begin for begin, end in outputs), max(each.geometry.products for each in summed)
+    wide = -(-len(outputs) // threads) * widest * whole.products // whole.w_shape[-1]
+    large = -(-len(summed) // threads) * largest
+    return threads * wide + _MOVE * (len(outputs) * x + 2 * y) < threads * large + _MOVE * 3 * len(summed) * w
 
 
 def _evenness(tickets: int, threads: int) -> float:

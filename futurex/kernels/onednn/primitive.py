@@ -360,12 +360,13 @@ class Program:
             at = LINE * begin
             self.phases[-1][-1] += [Addition(target + at, each + at, end - begin) for each in sources]
 
-    def part(self, operand: Operand, shape: Shape, begin: int, end: int) -> Operand:
-        """Of an operand of this logical shape what lies between two places of its first axis.
+    def part(self, operand: Operand, shape: Shape, begin: int, end: int, axis: int = 0) -> Operand:
+        """Of an operand of this logical shape what lies between two places of an axis.
 
         Raises OneDNNError where that cannot be described: it must not begin or end within a block.
         """
-        sizes, starts = (end - begin, *shape[1:]), (begin, *[0] * (len(shape) - 1))
+        sizes = [end - begin if k == axis else size for k, size in enumerate(shape)]
+        starts = [begin if k == axis else 0 for k in range(len(shape))]
         handle = create("dnnl_memory_desc_create_submemory", operand.description, dims(sizes), dims(starts))
         _, position, offset = self.memories[operand.memory]
         description = Owned(handle, "dnnl_memory_desc_destroy")

@@ -18,14 +18,14 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.steps import Step
+from futurex.kernels.steps import WALK, Step
 
-_STEP, _SET, _GET, _TICKETS = 6, 1, 2, 3
-"""Words of a step; of a block, whose first says what went wrong, where those lie that say how OpenMP's functions are
-called, and the tickets' two each: where its steps lie, and how many there are."""
+_SET, _GET, _TICKETS = 1, 2, 3
+"""Words of a block, whose first says what went wrong, where those lie that say how OpenMP's functions are called, and
+the tickets' two each: where its steps lie, and how many there are."""
 
 # OpenMP's number of threads is the calling thread's, and somebody else's too: it is one for as long as this takes.
-_RUN = f"""define void @region(ptr %block, i64 %ticket, i64 %tickets) {{
+_RUN = f"""{WALK}define void @region(ptr %block, i64 %ticket, i64 %tickets) {{
 entry:
   %get.at = getelementptr i64, ptr %block, i64 {_GET}
   %get = load ptr, ptr %get.at
@@ -39,41 +39,8 @@ entry:
   %steps = load ptr, ptr %steps.at
   %count.at = getelementptr i64, ptr %steps.at, i64 1
   %count = load i64, ptr %count.at
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %failed = phi i32 [ 0, %entry ], [ %worst, %body ]
-  %more = icmp ult i64 %i, %count
-  %well = icmp eq i32 %failed, 0
-  %goes.on = and i1 %more, %well
-  br i1 %goes.on, label %body, label %end
-body:
-  %row = mul i64 %i, {_STEP}
-  %step = getelementptr i64, ptr %steps, i64 %row
-  %function = load ptr, ptr %step
-  %a.at = getelementptr i64, ptr %step, i64 1
-  %a = load i64, ptr %a.at
-  %b.at = getelementptr i64, ptr %step, i64 2
-  %b = load i64, ptr %b.at
-  %c.at = getelementptr i64, ptr %step, i64 3
-  %c = load i64, ptr %c.at
-  %d.at = getelementptr i64, ptr %step, i64 4
-  %d = load i64, ptr %d.at
-  %checked.at = getelementptr i64, ptr %step, i64 5
-  %checked = load i64, ptr %checked.at
-  %status = call i32 %function(i64 %a, i64 %b, i64 %c, i64 %d)
-  %matters = icmp ne i64 %checked, 0
-  %worst = select i1 %matters, i32 %status, i32 0
-  %next = add i64 %i, 1
-  br label %head
-end:
+  %made = call i64 @walk(ptr %steps, i64 %count, ptr %block)
   call void %set(i32 %before)
-  br i1 %well, label %leave, label %tell
-tell:
-  %wide = sext i32 %failed to i64
-  store atomic i64 %wide, ptr %block monotonic, align 8
-  br label %leave
-leave:
   ret void
 }}
 """
