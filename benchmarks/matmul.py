@@ -1,8 +1,10 @@
-"""How fast are products of matrices: square, of a network's shapes, transposed, batched, as contractions?"""
+"""How fast are products of matrices: square, of a network's shapes, transposed, batched, as contractions, in double?"""
 
 from __future__ import annotations
 
 import argparse
+
+import numpy as np
 
 from benchmarks import report
 from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
@@ -18,7 +20,7 @@ def rate_rows(found: dict[tuple[str, int], Comparison]) -> list[list[str]]:
     rows = []
     for (case, threads), one in found.items():
         product, seconds = CASES[case], one.seconds()
-        moved = 4 * sum(_size(shape) for shape in product.shapes)
+        moved = np.dtype(product.dtype).itemsize * sum(_size(shape) for shape in product.shapes)
         rates = [f"{product.flops / seconds[each].median / 1e9:.0f}" if each in seconds else "-" for each in STACKS]
         rows.append([product.title, str(threads), f"{product.flops:.2e}", f"{moved:.2e}", *rates])
     return rows

@@ -21,9 +21,12 @@ class Product:
     shapes: tuple[tuple[int, ...], ...]
     flops: float
     function: Call
+    dtype: type = np.float32
 
 
-def _matmul(*sizes: int, batch: tuple[int, ...] = (), first: bool = False, second: bool = False) -> Product:
+def _matmul(
+    *sizes: int, batch: tuple[int, ...] = (), first: bool = False, second: bool = False, dtype: type = np.float32
+) -> Product:
     rows, inner, columns = sizes
     x, y = ((inner, rows) if first else (rows, inner)), ((columns, inner) if second else (inner, columns))
 
@@ -32,8 +35,9 @@ def _matmul(*sizes: int, batch: tuple[int, ...] = (), first: bool = False, secon
 
     marks = f"{'T' if first else 'N'}{'T' if second else 'N'}"
     stack = f"{' x '.join(map(str, batch))} of " if batch else ""
-    title = f"matmul {stack}{rows} x {inner} x {columns}, {marks}"
-    return Product(title, ((*batch, *x), (*batch, *y)), 2.0 * math.prod(batch) * rows * inner * columns, call)
+    title = f"matmul {stack}{rows} x {inner} x {columns}, {marks}{'' if dtype is np.float32 else ', double'}"
+    flops = 2.0 * math.prod(batch) * rows * inner * columns
+    return Product(title, ((*batch, *x), (*batch, *y)), flops, call, dtype)
 
 
 def _einsum(text: str, **extents: int) -> Product:
@@ -82,13 +86,18 @@ CASES = {
     "einsum": _einsum("ijk,kl->ijl", i=64, j=64, k=256, l=128),
     "chain": _einsum("ij,jk,kl,lm->im", i=400, j=20, k=400, l=20, m=400),
     "rows": _rows(10_000, 1_000),
+    "double-256": _matmul(256, 256, 256, dtype=np.float64),
+    "double-1024": _matmul(1024, 1024, 1024, dtype=np.float64),
+    "double-stack": _matmul(64, 64, 64, batch=(100,), dtype=np.float64),
+    "double-features": _matmul(2000, 100, 200, dtype=np.float64),
+    "double-tn": _matmul(100, 20_000, 60, first=True, dtype=np.float64),
 }
 
 
 def operands(case: str) -> list[np.ndarray]:
-    """Return float32 operands, the same in every process."""
-    rng = np.random.default_rng(0)
-    return [rng.standard_normal(shape, dtype=np.float32) for shape in CASES[case].shapes]
+    """Return operands, the same in every process."""
+    rng, product = np.random.default_rng(0), CASES[case]
+    return [rng.standard_normal(shape, dtype=product.dtype) for shape in product.shapes]
 
 
 class Numpy:
@@ -146,6 +155,7 @@ class Jax:
         import jax
         import jax.numpy as jnp
 
+        jax.config.update("jax_enable_x64", CASES[case].dtype is np.float64)
         function = CASES[case].function
         self.call = jax.jit(lambda *operands: function(jnp, *operands))
         self.operands = [jnp.asarray(each) for each in operands(case)]

@@ -142,8 +142,7 @@ class Futurized(Standing, Generic[P, R]):
         self._lane = variant.lane
 
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        variant = lane.variant
-        plan = variant._plan
+        variant, plan = lane.variant, lane.variant._plan
         if variant.rest > 1 and not self._strict:
             variant.rests()
             return lane.plain.call(self.plain, args, kwargs)
