@@ -180,7 +180,11 @@ def _load(node: Node) -> Callable[..., Any]:
         index = list(template)
         for k, number in places:
             index[k] = int(dynamic[number])
-        found = np.asarray(base)[tuple(index)]
+        try:
+            found = np.asarray(base)[tuple(index)]
+        except IndexError:
+            view(np.asarray(base), node.attrs["chain"], dynamic)  # its error names the axis by the program's own index
+            raise
         return view(found, rest, dynamic) if rest else found
 
     return call
