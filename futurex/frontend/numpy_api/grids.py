@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import zeros
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.shapes import broadcast_to, moveaxis, stack
-from futurex.frontend.numpy_api.ufuncs import normal_axes
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, as_tracer, new_array
 from futurex.tree.node import const
@@ -86,9 +86,8 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     from futurex.frontend.calls import call
 
     x = as_tracer(arr)
-    axes = normal_axes(axis, x.ndim)
-    assert axes is not None
-    lanes = moveaxis(x, axes[0], -1)
+    along = normalize_axis_index(axis, x.ndim)
+    lanes = moveaxis(x, along, -1)
     rest = lanes.shape[:-1]
     if not 0 < math.prod(rest) <= LANES:
         raise Escape(f"a function applied along {math.prod(rest)} lanes", f"between 1 and {LANES} are traced")
@@ -98,7 +97,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     shape = results[0].shape
     found = stack([new_array(each._node) for each in results]).reshape(*rest, *shape)
     inner = tuple(range(len(rest), found.ndim))
-    places = tuple(range(axes[0], axes[0] + len(shape)))
+    places = tuple(range(along, along + len(shape)))
     return found if inner == places else moveaxis(found, inner, places)
 
 

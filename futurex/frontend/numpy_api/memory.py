@@ -161,7 +161,10 @@ class Flat:
 
 
 def _one_index(index: Any) -> Any:
-    if isinstance(index, tuple) or index is None:
+    value = entered(index)
+    is_array = isinstance(value, Tracer | np.generic)
+    is_flag = isinstance(value, bool) or (is_array and not value.ndim and value.dtype.kind == "b")
+    if isinstance(index, tuple) or index is None or is_flag:
         raise Escape("such an index of a flat iterator", "NumPy refuses most of them")
     return index
 

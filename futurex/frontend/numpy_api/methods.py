@@ -117,11 +117,20 @@ def _compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -
     return call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
 
 
+def _names_a_place(value: Any) -> bool:
+    """Is it one integer? As an index of an array it might be a list, a mask or a slice, too."""
+    if isinstance(value, Tracer | np.ndarray):
+        return not value.ndim and value.dtype.kind in "iu"
+    return isinstance(value, int | np.integer)
+
+
 def _item(self: Tracer, *args: Any) -> Any:
     """One element as a Python number."""
     if len(args) == 1 and isinstance(args[0], tuple):
         args = args[0]
     of_known_shape(self, "item()")
+    if not all(map(_names_a_place, args)):
+        raise Escape("item() at what is no number", "NumPy refuses it")
     if not args:
         if self.aval.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")

@@ -109,6 +109,8 @@ def var(
     x = values._node
     if type(ddof) not in (int, float):
         raise Escape("a variance with a traced ddof", "only numbers are traced")
+    if isinstance(ddof, int) and not -(2**62) < ddof < 2**62:
+        raise Escape("a variance with this ddof", "what NumPy computes with it may not fit into 64 bits")
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(float)
     if mean is NO_VALUE or mean is None:

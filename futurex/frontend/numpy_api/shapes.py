@@ -321,6 +321,8 @@ LEAST_REPEATED = 64 * 1024
 
 def worth_repeating(x: Node, times: int) -> bool:
     """Is it one whose shape is known and which becomes so much?"""
+    if x.aval.static and x.aval.nbytes * times >= 2**63:
+        raise Escape("an array larger than any memory", "NumPy refuses it")
     return x.aval.static and x.aval.nbytes * times >= LEAST_REPEATED
 
 
@@ -328,14 +330,14 @@ def worth_repeating(x: Node, times: int) -> bool:
 def tile(A: Any, reps: Any) -> Tracer:
     x = as_tracer(A)
     counts = tuple(reps) if isinstance(reps, tuple | list) else (reps,)
+    if not all(isinstance(count, int | np.integer | Tracer) for count in counts):
+        raise Escape("numpy.tile so many times", "NumPy refuses it, as a rule")
     x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
     for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
         if isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
             blocks = emit("reshape", x._node, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
             blocks = emit("repeat_each", blocks, times=count, axis=0)
             x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
-        elif count is None:
-            raise TypeError("unsupported operand type(s) for *: 'int' and 'NoneType'")
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
     return fresh(x._node)

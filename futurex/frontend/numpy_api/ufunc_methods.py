@@ -15,6 +15,7 @@ from futurex.frontend.numpy_api.ufuncs import (
     dummy_of,
     integer_axes,
     into,
+    keeps_dims,
     layout_of,
     one_axis,
     op_of,
@@ -39,7 +40,7 @@ def reduce(
     x = array_node(array)
     target = _target(out)
     axes = () if x.ndim == 0 and axis in (0, -1) else integer_axes(axis, x.ndim)
-    attrs: dict[str, Any] = {"axis": axes, "keepdims": keepdims is not NO_VALUE and bool(keepdims)}
+    attrs: dict[str, Any] = {"axis": axes, "keepdims": keeps_dims(keepdims)}
     dtype = None if dtype is None else _known_dtype(dtype)
     whole = where is True or where is NO_VALUE
     name = _REDUCTIONS.get(ufunc)
