@@ -171,3 +171,46 @@ def test_indices_of_a_diagonal_are_one_array():
 def test_an_index_out_of_bounds_is_named_as_the_program_names_it():
     for function in (lambda x, n: x[0][n], lambda x, n: x[0, n], lambda x, n: x[:, 1][n], lambda x, n: x[n][n]):
         check_every_odd_argument(function, [np.int64(1), np.int64(30), np.int64(-7), 1, 30])
+
+
+PRODUCTS = [
+    lambda x, n: np.dot(x, n),
+    lambda x, n: np.inner(n, x[0]),
+    lambda x, n: x[:1, :1].dot(n),
+    lambda x, n: np.dot(x[..., None], n),
+]
+
+
+@pytest.mark.parametrize("function", PRODUCTS)
+def test_zeros_of_an_array_times_a_number_have_the_sign_that_blas_leaves(function):
+    check_every_odd_argument(function, [0, -1, -0.0, 0j, 1j, np.float32(-2)])
+
+
+def test_the_matrix_of_a_product_is_not_broadcast_into_its_output():
+    def in_place(x, n):
+        z = x.ravel()
+        z @= x.reshape(12, 1)[:, :n]
+        return z
+
+    def given(x, n):
+        return np.matmul(x, x.T, out=np.zeros((2, n, n)))
+
+    check_every_odd_argument(in_place, [1])
+    check_every_odd_argument(given, [3, 1, 4])
+
+
+BOUNDS = [
+    lambda x, n: np.clip(x, a_max=n),
+    lambda x, n: np.clip(x, n),
+    lambda x, n: np.clip(x, n, max=3),
+    lambda x, n: np.clip(x, None, None, max=n),
+    lambda x, n: np.clip(x, min=n),
+    lambda x, n: x.clip(n),
+    lambda x, n: x.clip(max=n),
+    lambda x, n: np.tile(x[0, 0], [n] if n else []),
+]
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_bounds_and_counts_are_given_as_in_numpy(function):
+    check_every_odd_argument(function, [0, 1, 2])

@@ -340,7 +340,7 @@ def tile(A: Any, reps: Any) -> Tracer:
             x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
-    return fresh(x._node)
+    return fresh(x._node) if x.ndim else new_array(x._node)
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:

@@ -352,6 +352,10 @@ def _generalised(
         return product
     if target is None:
         return new_array(result)
+    depth = max(0, *(node.ndim - own for node, own in zip(nodes, _CORE[ufunc], strict=True)))
+    core = result.shape[depth:]
+    if axes is None and core and target.shape[-len(core) :] != core:  # stacks are broadcast, matrices are not
+        raise ValueError(f"{ufunc.__name__}: the output has a mismatch in its core dimensions")
     if result.shape != target.shape and not broadcast_shapes(result.shape, target.shape) == target.shape:
         raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
     return into(target, result, True, casting)
