@@ -361,23 +361,22 @@ class Tracer:
         if flagged := self._under_flag(index):
             flagged[0][flagged[1]] = value
             return
-        from futurex.frontend.elements import element, read_before
+        from futurex.frontend.elements import element, fit_for, through_mask
 
         mask = mask_of(self.shape, index, index_node)
         if mask is not None:
-            value = read_before(value, self) if mask.ndim == self.ndim else value
+            value = through_mask(value, self) if mask.ndim == self.ndim else value
             self._write(masked(self._node, mask, node_of(value)))
             return
         encoded = self._encode(index)
-        value = element(value, self.dtype, encoded.advanced)
+        written = element(value, self.dtype, encoded.advanced)
         if encoded.advanced:
-            node = emit("scatter", self._node, node_of(value), *encoded.dynamic, pattern=encoded.entries, mode="set")
+            node = emit("scatter", self._node, node_of(written), *encoded.dynamic, pattern=encoded.entries, mode="set")
             self._write(node)
             return
         place = self._subview(encoded)
-        if is_element(index, place.ndim) and node_of(value).ndim:
-            raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
-        place._write(value)
+        fit_for(place.ndim, is_element(index, place.ndim), value, node_of(written))
+        place._write(written)
 
     def __iter__(self) -> Any:
         if self.ndim == 0:

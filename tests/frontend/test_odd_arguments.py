@@ -214,3 +214,42 @@ BOUNDS = [
 @pytest.mark.parametrize("function", BOUNDS)
 def test_bounds_and_counts_are_given_as_in_numpy(function):
     check_every_odd_argument(function, [0, 1, 2])
+
+
+def joined_in_place(x, n):
+    np.concatenate([x[1:], x[:n]], out=x)
+    return x
+
+
+def nested_too_deep(x, n):
+    x[0] = [[n]]
+    return x
+
+
+def matrix_through_a_mask(x, n):
+    x[x > 0] = np.full((1, 1), n)
+    return x
+
+
+WRITES = [
+    joined_in_place,
+    nested_too_deep,
+    matrix_through_a_mask,
+    lambda x, n: np.concatenate([x[0], x[n]], out=np.zeros((1, 8))),
+    lambda x, n: np.modf(x[n], out=(None, np.zeros((3, 4)))),
+    lambda x, n: np.divmod(x[0, n], 2.0, out=(np.zeros(()), np.zeros(4))),
+    lambda x, n: x.all(n, np.zeros(4)),
+    lambda x, n: x.any(n, None, np.zeros(4), True),
+    lambda x, n: x.sum(n, np.zeros(4)),
+    lambda x, n: np.std(x, ddof=n, correction=1),
+    lambda x, n: np.zeros(n, order="A"),
+]
+
+
+@pytest.mark.parametrize("function", WRITES)
+def test_outputs_that_nearly_fit_are_taken_or_refused_as_in_numpy(function):
+    check_every_odd_argument(function, [1])
+
+
+def test_a_transform_over_no_axes_gives_an_array():
+    assert isinstance(fx.futurize(lambda x: np.fft.fftn(x[0, 0]))(X).result(), np.ndarray)

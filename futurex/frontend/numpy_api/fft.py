@@ -110,6 +110,7 @@ def _over_several(name: str) -> Callable[..., Any]:
         if out is not None and s is not None:
             raise Escape(f"numpy.fft.{name}n with s= and out=", "NumPy writes every step into it")
         x = as_tracer(a)
+        x = new_array(x._node) if x.is_scalar else x
         lengths, places = _lengths(x, s, axes, real and inverse)
         steps = list(zip(lengths, places, strict=True))
         if real and not inverse:

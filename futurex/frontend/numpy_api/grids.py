@@ -24,9 +24,7 @@ LANES = 256  # how often a function applied along an axis is traced
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
     arrays = [new_array(each._node) if each.is_scalar else each for each in map(as_tracer, args)]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
-    if all(each.shape == shape for each in arrays):
-        return tuple(arrays)
-    return tuple(broadcast_to(each, shape) for each in arrays)
+    return tuple(each if each.shape == shape else broadcast_to(each, shape) for each in arrays)
 
 
 @handles(np.meshgrid)

@@ -19,7 +19,7 @@ from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import applied, into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, as_tracer, entered, fresh, new_array
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node, const, size_node
 
@@ -152,7 +152,16 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if dtype is not None and not builtins.all(np.can_cast(part.dtype, dtype, casting) for part in tracers):
         raise Escape("numpy.concatenate with this dtype=", "NumPy refuses the cast")
     result._cell.strides = layout_of(result.aval, tracers, parts)
+    if out is not None and _takes_part(entered(out), result, tracers):
+        raise Escape("numpy.concatenate into one of its parts, or another shape", "NumPy reads what it has written")
     return result if out is None else into(out, result._node, True, casting)
+
+
+def _takes_part(out: Any, result: Tracer, parts: list[Tracer]) -> bool:
+    """Is it of another shape than the result, or does it share its memory with one of the parts?"""
+    return isinstance(out, Tracer) and (
+        len(out.shape) != result.ndim or any(part._cell is out._cell for part in parts if not part.is_scalar)
+    )
 
 
 @handles(np.stack)
@@ -228,6 +237,8 @@ def column_stack(tup: Any) -> Any:
 
 @handles(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if isinstance(ary, list | tuple):
+        raise Escape("numpy.split of a list", "NumPy takes the list for the axis, whichever it is, or refuses it")
     n = as_tracer(ary).shape[axis]
     if isinstance(indices_or_sections, int) and n % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
@@ -236,6 +247,8 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
 
 @handles(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if isinstance(ary, list | tuple) and axis != 0:
+        raise Escape("numpy.array_split of a list", "NumPy takes the list for the axis, whichever it is")
     x = as_tracer(ary)
     n = x.shape[axis]
     axis = axis % x.ndim

@@ -8,7 +8,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.masks import mask_of
-from futurex.frontend.numpy_api.registry import NO_VALUE, Handler
+from futurex.frontend.numpy_api.registry import NO_VALUE, Handler, check_type
 from futurex.frontend.numpy_api.ufuncs import (
     call_ufunc,
     check_target,
@@ -135,6 +135,7 @@ def _name(ufunc: Any) -> str:
 
 
 def _known_dtype(dtype: Any) -> np.dtype[Any]:
+    check_type(dtype)
     known = np.dtype(dtype)
     if known.kind not in "biufc" or not known.isnative:
         raise Escape(f"a reduction in {known}", "only numbers and booleans are traced")

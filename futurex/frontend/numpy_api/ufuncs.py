@@ -164,6 +164,8 @@ def _with_options(
     _probe(ufunc, values, outs, where, casting=casting, **({} if signature is None else {"signature": signature}))
     if signature is not None:
         values = _cast_to_loop(ufunc, values, signature, casting)
+    if len(outs) > 1:
+        _refuse_other_shapes(ufunc, values, outs)
     if where is not True:
         return _masked(ufunc, values, outs, fresh(node_of(where)))
     results = compute(ufunc, *values)
@@ -207,6 +209,13 @@ def _outs(ufunc: Any, out: Any) -> tuple[Any, ...]:
     if len(set(cells)) < len(cells):
         raise Escape(f"numpy.{ufunc.__name__} with one array in several out", "NumPy refuses it, or not")
     return outs
+
+
+def _refuse_other_shapes(ufunc: Any, values: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Of several results all have one shape, to which an array that one is written to belongs."""
+    shape = broadcast_shapes(*(node_of(value).shape for value in values))
+    if builtins.any(out is not None and out.shape != shape for out in outs):
+        raise Escape(f"numpy.{ufunc.__name__} with out= of another shape", "all results would have that shape")
 
 
 def check_target(out: Any) -> None:
