@@ -295,7 +295,7 @@ class Tracer:
         return self._extended(("index", entries)) if axes else self
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
-        return self._extended(("diagonal", offset, axis1, axis2)).readonly()
+        return self._extended(("diagonal", *map(operator.index, (offset, axis1, axis2)))).readonly()
 
     def __copy__(self) -> Tracer:
         return self if self.is_scalar else new_array(self._node)

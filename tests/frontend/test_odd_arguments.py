@@ -253,3 +253,39 @@ def test_outputs_that_nearly_fit_are_taken_or_refused_as_in_numpy(function):
 
 def test_a_transform_over_no_axes_gives_an_array():
     assert isinstance(fx.futurize(lambda x: np.fft.fftn(x[0, 0]))(X).result(), np.ndarray)
+
+
+def reshaped_after_a_write(x, n):
+    x += 0
+    return x.reshape(-n).T
+
+
+METHODS = [
+    reshaped_after_a_write,
+    lambda x, n: x.astype(np.float32)[:, ::n].view(None),
+    lambda x, n: x.view(dtype=None) + n,
+    lambda x, n: (x > n).choose(x, x, "clip"),
+    lambda x, n: (x > n).choose(x, -x),
+    lambda x, n: x.trace(np.int64(n), dtype=np.int8),
+    lambda x, n: np.fft.ifftshift(x, np.array(n)),
+    lambda x, n: np.split([x[0], x[n]], 2),
+    lambda x, n: np.array_split([x, x], [n], axis=1),
+    lambda x, n: np.stack((1.0, 2), dtype=object).tolist() + [n],
+    lambda x, n: np.broadcast_arrays(x, x[n])[0] is x,
+]
+
+
+@pytest.mark.parametrize("function", METHODS)
+def test_methods_take_what_numpys_own_take(function):
+    check_every_odd_argument(function, [1, np.int64(1)])
+    futurized = fx.futurize(function)
+    for n in (0, 1, 2, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert said(futurized, (X.copy(), n)) == said(function, (X.copy(), n))
+
+
+def test_an_argument_of_no_elements_is_reshaped_by_a_number_that_the_run_knows():
+    futurized = fx.futurize(reshaped_after_a_write)
+    for _ in range(3):
+        assert plain(futurized(np.zeros((0, 4)), np.int64(1))).shape == (0,)

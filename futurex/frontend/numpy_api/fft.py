@@ -143,6 +143,8 @@ for _name in ("fft", "ifft", "rfft", "irfft"):
 
 def _shifted(x: Any, axes: Any, sign: int) -> Any:
     a = as_tracer(x)
+    if isinstance(axes, Tracer | np.ndarray) and not axes.ndim and not getattr(axes, "is_scalar", False):
+        raise Escape("a shift along an axis that is an array without dimensions", "NumPy refuses it")
     places = range(a.ndim) if axes is None else axes if np.iterable(axes) else (axes,)
     by = [sign * (a.shape[axis] // 2) for axis in places]
     return roll(a, tuple(by), tuple(places))

@@ -111,6 +111,12 @@ def _in_place(name: str) -> Handler:
     return method
 
 
+def _choose(self: Tracer, *choices: Any, **options: Any) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(np.choose, (self, choices[0] if len(choices) == 1 else choices), options)
+
+
 def _clip(self: Tracer, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
     from futurex.frontend.calls import call
 
@@ -160,12 +166,12 @@ METHODS.update(
     {
         name: _of_function(getattr(np, name))
         for name in (
-            "argpartition", "argsort", "choose", "dot", "nonzero", "repeat", "round", "searchsorted", "take",
+            "argpartition", "argsort", "dot", "nonzero", "repeat", "round", "searchsorted", "take",
             "trace",
         )
     },
-    sort=_in_place("sort"), partition=_in_place("partition"), clip=_clip, compress=_compress, astype=_astype,
-    fill=_fill, copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
+    sort=_in_place("sort"), partition=_in_place("partition"), choose=_choose, clip=_clip, compress=_compress,
+    astype=_astype, fill=_fill, copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
     __array_namespace__=lambda self, *, api_version=None: np,
     __deepcopy__=lambda self, memo: self if self.is_scalar else _copy(self, "K"),
 )  # fmt: skip
