@@ -270,8 +270,11 @@ METHODS = [
     lambda x, n: np.fft.ifftshift(x, np.array(n)),
     lambda x, n: np.split([x[0], x[n]], 2),
     lambda x, n: np.array_split([x, x], [n], axis=1),
-    lambda x, n: np.stack((1.0, 2), dtype=object).tolist() + [n],
+    lambda x, n: (np.stack((1.0, 2), dtype=object).tolist(), n),
     lambda x, n: np.broadcast_arrays(x, x[n])[0] is x,
+    lambda x, n: np.broadcast_to(x[None], x.shape) + n,
+    lambda x, n: x.sum().argmax(out=np.zeros((), int)) + n,
+    lambda x, n: type(x[n, 0].round(1, out=np.zeros(()))),
 ]
 
 

@@ -65,6 +65,8 @@ def call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
     """A method of a traced array. A wrong keyword is called wrong by the name that the user knows."""
     handler = METHODS[name]
     check_type(args[0] if name in _OF_TYPES and args else kwargs.get("dtype"))
+    if array.is_scalar and kwargs.get("out") is not None:
+        raise Escape(f"{name}() of a scalar with out=", "NumPy gives a scalar, too")
     try:
         return handler(array, *args, **kwargs)
     except TypeError as error:

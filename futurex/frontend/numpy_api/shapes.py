@@ -99,7 +99,10 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
 
 @handles(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
-    return as_tracer(array)._extended(("broadcast_to", as_shape(shape))).readonly()
+    x, target = as_tracer(array), as_shape(shape)
+    if x.ndim > len(target):
+        raise ValueError("input operand has more dimensions than allowed by the axis remapping")
+    return x._extended(("broadcast_to", target)).readonly()
 
 
 @handles(np.diagonal)
