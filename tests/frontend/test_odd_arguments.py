@@ -243,6 +243,8 @@ WRITES = [
     lambda x, n: x.sum(n, np.zeros(4)),
     lambda x, n: np.std(x, ddof=n, correction=1),
     lambda x, n: np.zeros(n, order="A"),
+    lambda x, n: np.concatenate([np.arange(n, dtype=np.uint8), 300, 1e9], axis=None, dtype=np.float32),
+    lambda x, n: np.concatenate([x[0].astype(np.uint8), 300], axis=None, out=np.zeros(n + 4)),
 ]
 
 
