@@ -72,6 +72,8 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 def _indices(function: Callable[..., Any], arr: Any, k: int) -> tuple[Tracer, ...]:
+    if isinstance(arr, list | tuple):
+        raise Escape("the indices of a triangle of a list", "NumPy asks it for its dimensions")
     x = as_tracer(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")

@@ -52,6 +52,8 @@ def _astype(
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc" or not dtype.isnative:
         raise Escape(f"astype({dtype})", "this dtype is not traced")
+    if not (isinstance(copy, bool) and isinstance(subok, bool)):
+        raise Escape("astype with copy= or subok= that is not a bool", "NumPy refuses some of them")
     if not self.aval.weak and not np.can_cast(self.dtype, dtype, casting):
         raise TypeError(f"Cannot cast array data from {self.dtype!r} to {dtype!r} according to the rule {casting!r}")
     same = dtype == self.dtype and not self.aval.weak

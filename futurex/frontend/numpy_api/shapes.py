@@ -143,8 +143,9 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if axis is None:
         weak = [type(part) in PYTHON_SCALARS or (isinstance(part, Tracer) and part.aval.weak) for part in given]
         kinds = (part.dtype.type(0).item() if own else part.dtype for part, own in zip(parts, weak, strict=True))
-        common = np.result_type(*kinds) if dtype is None and out is None else None  # else numbers go right into that
-        parts = [as_dtype(part, common) if own and common is not None else part for part, own in zip(parts, weak, strict=True)]
+        if dtype is None and out is None:  # else numbers go right into that
+            common = np.result_type(*kinds)
+            parts = [as_dtype(part, common) if own else part for part, own in zip(parts, weak, strict=True)]
         parts, axis = [emit("reshape", part, shape=(part.size,)) for part in parts], 0
     if builtins.any(part.ndim == 0 for part in parts):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
