@@ -221,6 +221,11 @@ def joined_in_place(x, n):
     return x
 
 
+def sorted_in_parts(x, n):
+    y = x.ravel()[::-1].copy()
+    return np.percentile(y, 30, overwrite_input=True), np.nanmedian(y, overwrite_input=n), y
+
+
 def nested_too_deep(x, n):
     x[0] = [[n]]
     return x
@@ -233,6 +238,7 @@ def matrix_through_a_mask(x, n):
 
 WRITES = [
     joined_in_place,
+    sorted_in_parts,
     nested_too_deep,
     matrix_through_a_mask,
     lambda x, n: np.concatenate([x[0], x[n]], out=np.zeros((1, 8))),
@@ -243,6 +249,8 @@ WRITES = [
     lambda x, n: x.sum(n, np.zeros(4)),
     lambda x, n: np.std(x, ddof=n, correction=1),
     lambda x, n: np.zeros(n, order="A"),
+    lambda x, n: np.var(x.astype(np.float16), mean=n),
+    lambda x, n: np.std(x.astype(np.float32), axis=0, mean=[1.0] * 4),
     lambda x, n: np.concatenate([np.arange(n, dtype=np.uint8), 300, 1e9], axis=None, dtype=np.float32),
     lambda x, n: np.concatenate([x[0].astype(np.uint8), 300], axis=None, out=np.zeros(n + 4)),
 ]
@@ -297,3 +305,10 @@ def test_an_argument_of_no_elements_is_reshaped_by_a_number_that_the_run_knows()
     futurized = fx.futurize(reshaped_after_a_write)
     for _ in range(3):
         assert plain(futurized(np.zeros((0, 4)), np.int64(1))).shape == (0,)
+
+
+def test_a_sum_of_one_element_in_a_shape_that_the_run_knows_is_no_view_of_the_argument():
+    for kind in (np.int64, np.float64):
+        x, futurized = np.array([3], kind), fx.futurize(lambda x, n: x.sum().reshape((n,)))
+        for _ in range(3):
+            assert not np.shares_memory(plain(futurized(x, np.int64(1))), x)

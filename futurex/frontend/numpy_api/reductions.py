@@ -135,7 +135,7 @@ def var(
         centre = reduce(np.add, values, axis, dtype, None, True, NO_VALUE, where)
         centre = _divided(centre, _counted(x, axis, True, where))
     else:
-        centre = as_tracer(mean)
+        centre = entered(mean)  # a Python number decides no type
     squares = _squares(x, call_ufunc(np.subtract, "__call__", (values, centre), {}))
     total = reduce(np.add, squares, axis, dtype, out, keepdims, NO_VALUE, where)
     count = _counted(x, axis, keepdims, where)
