@@ -312,3 +312,7 @@ def test_a_sum_of_one_element_in_a_shape_that_the_run_knows_is_no_view_of_the_ar
         x, futurized = np.array([3], kind), fx.futurize(lambda x, n: x.sum().reshape((n,)))
         for _ in range(3):
             assert not np.shares_memory(plain(futurized(x, np.int64(1))), x)
+
+
+def test_an_element_of_an_array_without_dimensions_is_not_at_a_boolean():
+    check_every_odd_argument(lambda x, n: np.array(x[0, 0]).item(n), [True, False, 0, -1, np.True_, None, (0,), ()])

@@ -135,7 +135,7 @@ def _names_a_place(value: Any) -> bool:
     """Is it one integer? As an index of an array it might be a list, a mask or a slice, too."""
     if isinstance(value, Tracer | np.ndarray):
         return not value.ndim and value.dtype.kind in "iu"
-    return isinstance(value, int | np.integer)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _item(self: Tracer, *args: Any) -> Any:
