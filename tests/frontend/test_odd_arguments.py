@@ -286,6 +286,7 @@ METHODS = [
     lambda x, n: x.sum().argmax(out=np.zeros((), int)) + n,
     lambda x, n: type(x[n, 0].round(1, out=np.zeros(()))),
     lambda x, n: np.isfortran((1.0, n)),
+    lambda x, n: np.can_cast(x.dtype, x[n]),
     lambda x, n: np.triu_indices_from([x[0], x[n]]),
     lambda x, n: x.astype(int, copy=x > n),
 ]
