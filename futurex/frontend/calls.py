@@ -253,7 +253,8 @@ def _wrapped(result: Any) -> Any:
             raise Escape(f"an array of dtype {result.dtype}", "only numbers and booleans are traced")
         return new_array(const(result)) if result.flags.c_contiguous else fresh(const(result))
     if isinstance(result, tuple):
-        parts = [_wrapped(entry) for entry in result]
+        found = {id(entry): _wrapped(entry) for entry in result}  # np.diag_indices has one array several times
+        parts = [found[id(entry)] for entry in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if isinstance(result, list):
         return current().remember([_wrapped(entry) for entry in result])

@@ -53,3 +53,19 @@ def read_before(value: Any, target: Tracer) -> Any:
             "NumPy reads some that it has already written", "copy them first",
         )  # fmt: skip
     return value
+
+
+def through_mask(value: Any, target: Tracer) -> Any:
+    """The same for what is written through a mask over all axes, which takes a number or a vector."""
+    if node_of(entered(value)).ndim > 1:
+        raise Escape("an array of several dimensions written through a mask", "NumPy refuses it", "write a vector")
+    return read_before(value, target)
+
+
+def fit_for(ndim: int, is_element: bool, given: Any, value: Node) -> None:
+    """Escape for what NumPy does not write into an element, or into so many dimensions: lists that are nested deeper,
+    of which arrays with dimensions of extent one are taken."""
+    if is_element and value.ndim:
+        raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
+    if value.ndim > ndim and isinstance(given, list | tuple):
+        raise Escape("a list that is nested deeper than what it is written into", "NumPy refuses it")

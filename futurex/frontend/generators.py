@@ -27,7 +27,8 @@ from futurex.tree.dims import Dim
 from futurex.tree.node import Node, param
 
 _OPTIONS = frozenset({"size", "dtype", "axis", "replace", "shuffle", "endpoint", "method", "check_valid"})
-_ABSENT = frozenset({"size", "out", "high", "p", "axis"})  # parameters whose default is None
+_ABSENT = frozenset({"size", "out", "high"})  # parameters whose default is None
+_ABSENT_TOO = {"choice": "p", "permuted": "axis"}
 ENTROPY = "entropy"
 """The key of the capture that seeds what the program does not seed: another generator at every call."""
 
@@ -146,8 +147,21 @@ def drawn(generator: TracedGenerator, method: str, /, *args: Any, **kwargs: Any)
 def sampled(generator: TracedGenerator, method: str, given: dict[str, Any], /, **options: Any) -> Tracer:
     """One draw; ``options`` are parameters that are part of the program anyway."""
     values, known = _split(given)
+    _refuse_odd_counts(generator, method, values)
     sample = generator.draw(method, values, known | options)
     return new_array(sample) if sample.ndim or "size" in known else fresh(sample)
+
+
+_COUNTS = frozenset({"n", "ngood", "nbad", "nsample", "colors"})
+
+
+def _refuse_odd_counts(generator: TracedGenerator, method: str, values: dict[str, Any]) -> None:
+    """Escape for numbers of trials that are no integers: NumPy takes lists, numbers and arrays differently there."""
+    for name in _COUNTS & values.keys():
+        value, node = values[name], node_of(values[name])
+        is_number = value.is_scalar if isinstance(value, Tracer) else not isinstance(value, list | tuple | np.ndarray)
+        if not is_number and (node.dtype.kind not in "iu" or (generator._legacy and method == "multinomial")):
+            raise Escape(f"{method} with such {name}=", "NumPy refuses it, or casts it")
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -191,9 +205,8 @@ def bound(legacy: bool, method: str, args: Sequence[Any], kwargs: dict[str, Any]
     if len(args) > len(parameters) or set(kwargs) - set(parameters) or set(kwargs) & set(given):
         raise Escape(f"{method} with these arguments", "NumPy refuses them")
     given |= kwargs
-    return {
-        name: given[name] for name in parameters if name in given and not (given[name] is None and name in _ABSENT)
-    }
+    absent = {*_ABSENT, _ABSENT_TOO.get(method)}
+    return {name: given[name] for name in parameters if name in given and not (given[name] is None and name in absent)}
 
 
 def _option(name: str, value: Any) -> Any:

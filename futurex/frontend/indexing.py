@@ -114,6 +114,13 @@ def is_element(index: Any, ndim: int) -> bool:
     return not ndim and not any(part is Ellipsis for part in (index if isinstance(index, tuple) else (index,)))
 
 
+def takes_copy(index: Any) -> bool:
+    """Does an array without dimensions stand for a number in it? NumPy gives a copy then, where a number is a view."""
+    parts = index if isinstance(index, tuple) else (index,)
+    numbers = (part for part in parts if getattr(part, "shape", None) == () and not isinstance(part, np.generic))
+    return any(not getattr(part, "is_scalar", False) for part in numbers)
+
+
 def lone_flag(index: Any, node_of: Any) -> Node | None:
     """The boolean without dimensions that is the whole index: ``x[flag]`` is ``x[None][[flag]]``. Else None."""
     if isinstance(index, tuple) and len(index) == 1:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.either import number_of
+from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.gathered import Gathered
 from futurex.frontend.generators import TracedGenerator
@@ -94,6 +95,8 @@ class Outputs:
             return self._generator(leaf)
         if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
             return self.of(current().captured(leaf))
+        if isinstance(leaf, TracedRange) or hasattr(type(leaf), "__fx_traced__") or _holds_traced(leaf):
+            raise Escape("a range, slice or random object as a result", "what is in it is not known before the run")
         if type(leaf) is set:
             if not current().is_own(leaf) or any(each is leaf for each in self._sets):
                 raise Escape("a set as a result that somebody else has, or that is in two places", "it is one set")
@@ -184,6 +187,10 @@ class Outputs:
             return Output("arg", self._cells[leaf._cell])
         self._outs.append(leaf._cell.value)
         return Output("generator", len(self._outs) - 1)
+
+
+def _holds_traced(leaf: Any) -> bool:
+    return type(leaf) is slice and any(isinstance(part, Tracer) for part in (leaf.start, leaf.stop, leaf.step))
 
 
 def alternatives(result: Any) -> Any:

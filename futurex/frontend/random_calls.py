@@ -6,7 +6,6 @@ Those draw positions and then take elements by them, which is what NumPy does, s
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from futurex.frontend.generators import (
     sampled,
 )
 from futurex.frontend.numpy_api.memory import laid_out
+from futurex.frontend.numpy_api.ufuncs import one_axis
 from futurex.frontend.outside import any_traced, own_container
 from futurex.frontend.trace import Cell, current, emit, emit_many
 from futurex.frontend.tracer import Tracer, as_tracer, entered, fresh, new_array, node_of
@@ -68,23 +68,30 @@ def _array(value: Any, what: str) -> Tracer:
     return array
 
 
-def _take(array: Tracer, index: Tracer, axis: Any) -> Tracer:
-    return call(np.take, (array, index), {"axis": operator.index(axis)})
+def _take(array: Tracer, index: Tracer, axis: int) -> Tracer:
+    return call(np.take, (array, index), {"axis": axis})
 
 
 @_method("permutation")
 def _permutation(generator: TracedGenerator, x: Any, axis: Any = 0) -> Tracer:
     n = count_of(x)
     if n is not None:
-        return _positions(generator, n)
+        positions = _positions(generator, n)
+        return positions.astype(float) if _is_uint64(x) else positions  # as np.arange makes of them
     array = _array(x, "a permutation")
+    axis = one_axis(axis, array.ndim)
     return _take(array, _positions(generator, array.shape[axis]), axis)
+
+
+def _is_uint64(number: Any) -> bool:
+    return isinstance(number, np.uint64) or (isinstance(number, Tracer) and number.dtype == np.uint64)
 
 
 @_method("shuffle")
 def _shuffle(generator: TracedGenerator, x: Any, axis: Any = 0) -> None:
     if not isinstance(x, Tracer) or x.ndim == 0:
         raise Escape(f"a shuffled {type(x).__name__}", "only arrays are shuffled in the tree")
+    axis = one_axis(axis, x.ndim)
     order = _positions(generator, x.shape[axis])
     x._write(_take(x, order, axis))
 
@@ -99,7 +106,7 @@ def _permuted(generator: TracedGenerator, x: Any, axis: Any = None, out: Any = N
             raise Escape("permuted over all axes", "the order follows the layout in memory", "permute x.ravel()")
         result = _take(array.ravel(), _positions(generator, array.size), 0).reshape(array.shape)
     else:
-        axis = operator.index(axis) % array.ndim
+        axis = one_axis(axis, array.ndim)
         places = emit("iota", shape=array.shape, axis=axis, dtype=np.dtype(np.int64))
         order = generator.draw("permuted", {"x": fresh(places)}, {"axis": axis})
         result = laid_out(new_array(emit("take_along_axis", array._node, order, axis=axis)), array, "K")
@@ -117,6 +124,7 @@ def _choice(generator: TracedGenerator, a: Any, axis: Any = 0, **given: Any) -> 
     array = _array(a, "a choice")
     if generator._legacy and array.ndim > 1:
         raise Escape("choice from an array of several dimensions", "RandomState refuses it")
+    axis = one_axis(axis, array.ndim)
     index = sampled(generator, "choice", given, a=array.shape[axis])
     if array.ndim == 1 and index.is_scalar:
         return array[index]
@@ -168,8 +176,11 @@ def _seeded(seed: Any, bits: str, *, legacy: bool = False) -> Node:
     if seed is None:
         seed = drawn(entropy(), "integers", 0, 2**32, size=8, dtype=np.uint32)
     node = node_of(seed)
-    if node.dtype.kind not in "iu":
-        raise Escape("a random seed that is not an integer", "NumPy refuses it")
+    given_array = isinstance(seed, Tracer) and not seed.is_scalar
+    if legacy and isinstance(seed, list | tuple) and len(seed) == 1:
+        raise Escape("a random seed that is a list of one number", "NumPy takes an array of one for the number")
+    if node.dtype.kind not in "iu" or node.ndim > 1 or (given_array and not node.ndim):
+        raise Escape("a random seed that is neither an integer nor a vector of some", "NumPy refuses most of them")
     return emit("seeded", node, bits=bits, legacy=legacy)
 
 

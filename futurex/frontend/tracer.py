@@ -9,11 +9,12 @@ import operator
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index
 
+from futurex.frontend.axes import integer_axes_of, known_extent
 from futurex.frontend.errors import Escape
 from futurex.frontend.failing import may_fail
-from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted
+from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted, takes_copy
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -200,7 +201,7 @@ class Tracer:
 
     def transpose(self, *axes: Any) -> Tracer:
         wanted = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], _SEQUENCES)) else axes or None
-        order = normalize_axis_tuple(range(self.ndim)[::-1] if wanted is None else wanted, self.ndim)
+        order = integer_axes_of(range(self.ndim)[::-1] if wanted is None else wanted, self.ndim)
         if len(order) != self.ndim:
             raise ValueError("axes don't match array")
         return self if self.is_scalar else self._extended(("transpose", order))  # another object, if nothing moves, too
@@ -286,7 +287,7 @@ class Tracer:
 
     def squeeze(self, axis: Any = None) -> Tracer:
         places = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
-        axes = normalize_axis_tuple(places, self.ndim, "axis")
+        axes = integer_axes_of(places, self.ndim)
         axes = tuple(k for k, extent in enumerate(self.shape) if extent == 1) if axis is None else axes
         if any(self.shape[k] != 1 for k in axes):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
@@ -294,7 +295,7 @@ class Tracer:
         return self._extended(("index", entries)) if axes else self
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
-        return self._extended(("diagonal", offset, axis1, axis2)).readonly()
+        return self._extended(("diagonal", *map(operator.index, (offset, axis1, axis2)))).readonly()
 
     def __copy__(self) -> Tracer:
         return self if self.is_scalar else new_array(self._node)
@@ -320,7 +321,9 @@ class Tracer:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
         (view_ := self._subview(encoded))._remember_failing()  # an index may be out of bounds
-        return fresh(view_._node) if is_element(index, view_.ndim) else view_  # an element is a scalar, not a view
+        if is_element(index, view_.ndim):
+            return fresh(view_._node)  # a scalar, not a view
+        return view_.copy("K") if takes_copy(index) else view_
 
     def _under_mask(self, index: Any) -> Tracer | None:
         """What a mask over several axes picks: one list of places among all their elements, not one for each axis."""
@@ -358,23 +361,22 @@ class Tracer:
         if flagged := self._under_flag(index):
             flagged[0][flagged[1]] = value
             return
-        from futurex.frontend.elements import element, read_before
+        from futurex.frontend.elements import element, fit_for, through_mask
 
         mask = mask_of(self.shape, index, index_node)
         if mask is not None:
-            value = read_before(value, self) if mask.ndim == self.ndim else value
+            value = through_mask(value, self) if mask.ndim == self.ndim else value
             self._write(masked(self._node, mask, node_of(value)))
             return
         encoded = self._encode(index)
-        value = element(value, self.dtype, encoded.advanced)
+        written = element(value, self.dtype, encoded.advanced)
         if encoded.advanced:
-            node = emit("scatter", self._node, node_of(value), *encoded.dynamic, pattern=encoded.entries, mode="set")
+            node = emit("scatter", self._node, node_of(written), *encoded.dynamic, pattern=encoded.entries, mode="set")
             self._write(node)
             return
         place = self._subview(encoded)
-        if is_element(index, place.ndim) and node_of(value).ndim:
-            raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
-        place._write(value)
+        fit_for(place.ndim, is_element(index, place.ndim), value, node_of(written))
+        place._write(written)
 
     def __iter__(self) -> Any:
         if self.ndim == 0:
@@ -495,9 +497,7 @@ def extent_of(value: Any) -> Any:
         if value.ndim or value.dtype.kind not in "iu":
             raise TypeError(f"'{value.dtype}' object cannot be interpreted as an integer")
         return dim_of(value._node)
-    if isinstance(value, bool):  # it has an index, but NumPy asks for more
-        raise TypeError("an integer is required")
-    return value if isinstance(value, Dim) else operator.index(value)
+    return value if isinstance(value, Dim) else known_extent(value)
 
 
 def as_shape(shape: Any) -> tuple[Any, ...]:

@@ -64,7 +64,8 @@ def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
     chain = (("reshape", node.shape),) if whole else node.attrs.get("chain", ())
     alone = bool(chain) and chain[-1][0] == "reshape" and node.is_static and not node.dtype.hasobject
     if not alone or not np.may_share_memory(view(inputs[0], chain[:-1], inputs[1:]), inputs[0]):
-        return replace(kernel, view=None)
+        own = _copy if node.op == "contiguous" else kernel.call  # which leaves what lies in C order where it is
+        return replace(kernel, call=own, view=None)
 
     def call(out: Any, base: Any, *dynamic: Any) -> Any:
         found = view(base, chain[:-1], dynamic)
@@ -72,6 +73,10 @@ def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
         return out
 
     return replace(kernel, call=call, view=None, into=True)
+
+
+def _copy(out: Any, value: Any) -> Any:
+    return np.array(value, order="C")
 
 
 _OF_FLOATS = {
@@ -180,7 +185,11 @@ def _load(node: Node) -> Callable[..., Any]:
         index = list(template)
         for k, number in places:
             index[k] = int(dynamic[number])
-        found = np.asarray(base)[tuple(index)]
+        try:
+            found = np.asarray(base)[tuple(index)]
+        except IndexError:
+            view(np.asarray(base), node.attrs["chain"], dynamic)  # its error names the axis by the program's own index
+            raise
         return view(found, rest, dynamic) if rest else found
 
     return call

@@ -47,8 +47,9 @@ op(
 
 
 def _iota(shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
-    line = np.arange(shape[axis], dtype=dtype)
-    return np.broadcast_to(line.reshape([-1 if k == axis else 1 for k in range(len(shape))]), shape).copy()
+    places = np.empty(shape, dtype)  # which says of a negative extent what NumPy's own functions say
+    places[...] = np.arange(shape[axis], dtype=dtype).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return places
 
 
 def _reshape_aval(x: Aval, shape: tuple[Any, ...]) -> Aval:

@@ -145,8 +145,8 @@ class Lowering:
             ins = tuple(self._single(source) for source in node.inputs)
             stand_ins = self._stand_ins(node, kernel, ins)
             if node.op == "contiguous" and self.slots[self.slots[ins[0]].root].kind in (Kind.PARAM, Kind.CONST):
-                shape, dtype = node.shape, node.dtype  # what is not the run's is copied for the result, however it lies
-                self._instruction(node, copied(node, kernel, [shadow(shape, dtype)]), ins)
+                like = [shadow(node.shape, node.dtype)] if node.is_static else []
+                self._instruction(node, copied(node, kernel, like), ins)  # what is not the run's, however it lies
                 return
             if stand_ins is None and is_gathered(node):  # of an argument, if that lies dense
                 self._instruction(node, copied(node, kernel, [shadow(node.inputs[0].shape, node.dtype)]), ins)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.errors import Escape
+from futurex.tree.pytree import leaf
 
 
+@leaf
 @dataclass(frozen=True)
 class TracedRange:
     """``range`` with a bound that is not known before the run. ``up``: the step is positive.

@@ -9,7 +9,7 @@ import numpy as np
 
 from futurex.frontend.control.collected import blocks
 from futurex.frontend.elements import as_element
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
@@ -36,7 +36,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
         np.dtype(dtype) if dtype is not None else (np.asarray(node.value).dtype if node.op == "const" else node.dtype)
     )
     shape = as_shape(shape)
-    if dtype.kind not in "biufc" or (order not in ("C", "F") and len(shape) > 1):
+    if dtype.kind not in "biufc" or order not in ("C", "F"):
         raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers in C and Fortran order are traced")
     if node.ndim:
         result = new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
@@ -149,6 +149,9 @@ def of_one_shape(parts: list[Node], message: str) -> None:
 
 
 def as_dtype(node: Node, dtype: Any) -> Node:
+    """A node in a data type. Raises Escape for types that are not traced."""
+    if np.dtype(dtype).kind not in "biufc":
+        raise Escape(f"an array of dtype {np.dtype(dtype)}", ONLY_NUMBERS, AS_NUMBERS)
     return node if node.dtype == dtype and not node.aval.weak else emit("cast", node, dtype=np.dtype(dtype))
 
 

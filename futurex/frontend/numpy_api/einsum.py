@@ -127,6 +127,9 @@ def einsum(
 ) -> Any:
     if order not in ("K", "C", "A"):
         raise Escape(f"numpy.einsum with order={order!r}", "only C order is traced")
+    first = optimize[0] if isinstance(optimize, tuple | list) and optimize else optimize
+    if not isinstance(first, bool | str):
+        raise Escape(f"numpy.einsum with optimize={optimize!r}", "NumPy refuses it, as a rule")
     try:
         text, values = _text_form(operands)
         arrays = [as_tracer(value) for value in values]

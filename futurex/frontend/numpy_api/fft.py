@@ -33,10 +33,17 @@ def _transform(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any = None)
         raise TypeError("ufunc 'rfft_n_even' did not contain a loop with signature matching types")
     axes = normal_axes(axis, node.ndim)
     assert axes is not None
-    length = n if isinstance(n, Dim) else operator.index(known(n, "n="))
+    length = n if isinstance(n, Dim) else _length(known(n, "n="))
     result = fresh(emit(name, node, n=length, axis=axes[0], norm=norm))
     result._cell.strides = layout_of(result.aval, [x], [node])
     return result if out is None else _written(out, result)
+
+
+def _length(n: Any) -> int:
+    """A number of points. A boolean is one only where NumPy makes no shape of it, and a wide int one of its objects."""
+    if isinstance(n, bool) or not -(2**63) <= operator.index(n) < 2**63:
+        raise Escape("a Fourier transform of such a length", "NumPy refuses it, as a rule")
+    return operator.index(n)
 
 
 def _written(out: Any, result: Tracer) -> Any:
@@ -90,7 +97,7 @@ def _lengths(x: Tracer, s: Any, axes: Any, inverse_real: bool = False) -> tuple[
         if inverse_real:
             lengths[-1] = (x.shape[places[-1]] - 1) * 2
         return lengths, places
-    lengths = [operator.index(known(length, "s=")) for length in s]
+    lengths = [_length(known(length, "s=")) for length in s]
     if len(lengths) != len(places):
         raise ValueError("Shape and axes have different lengths.")
     return [x.shape[k] if length == -1 else length for length, k in zip(lengths, places, strict=True)], places
@@ -103,6 +110,7 @@ def _over_several(name: str) -> Callable[..., Any]:
         if out is not None and s is not None:
             raise Escape(f"numpy.fft.{name}n with s= and out=", "NumPy writes every step into it")
         x = as_tracer(a)
+        x = new_array(x._node) if x.is_scalar else x
         lengths, places = _lengths(x, s, axes, real and inverse)
         steps = list(zip(lengths, places, strict=True))
         if real and not inverse:
@@ -135,6 +143,8 @@ for _name in ("fft", "ifft", "rfft", "irfft"):
 
 def _shifted(x: Any, axes: Any, sign: int) -> Any:
     a = as_tracer(x)
+    if isinstance(axes, Tracer | np.ndarray) and not axes.ndim and not getattr(axes, "is_scalar", False):
+        raise Escape("a shift along an axis that is an array without dimensions", "NumPy refuses it")
     places = range(a.ndim) if axes is None else axes if np.iterable(axes) else (axes,)
     by = [sign * (a.shape[axis] // 2) for axis in places]
     return roll(a, tuple(by), tuple(places))

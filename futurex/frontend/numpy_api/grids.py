@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import zeros
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.shapes import broadcast_to, moveaxis, stack
-from futurex.frontend.numpy_api.ufuncs import normal_axes
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, as_tracer, new_array
 from futurex.tree.node import const
@@ -24,9 +24,7 @@ LANES = 256  # how often a function applied along an axis is traced
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
     arrays = [new_array(each._node) if each.is_scalar else each for each in map(as_tracer, args)]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
-    if all(each.shape == shape for each in arrays):
-        return tuple(arrays)
-    return tuple(broadcast_to(each, shape) for each in arrays)
+    return tuple(each if each.shape == shape else broadcast_to(each, shape) for each in arrays)
 
 
 @handles(np.meshgrid)
@@ -74,6 +72,8 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 def _indices(function: Callable[..., Any], arr: Any, k: int) -> tuple[Tracer, ...]:
+    if isinstance(arr, list | tuple):
+        raise Escape("the indices of a triangle of a list", "NumPy asks it for its dimensions")
     x = as_tracer(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")
@@ -86,9 +86,8 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     from futurex.frontend.calls import call
 
     x = as_tracer(arr)
-    axes = normal_axes(axis, x.ndim)
-    assert axes is not None
-    lanes = moveaxis(x, axes[0], -1)
+    along = normalize_axis_index(axis, x.ndim)
+    lanes = moveaxis(x, along, -1)
     rest = lanes.shape[:-1]
     if not 0 < math.prod(rest) <= LANES:
         raise Escape(f"a function applied along {math.prod(rest)} lanes", f"between 1 and {LANES} are traced")
@@ -98,7 +97,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     shape = results[0].shape
     found = stack([new_array(each._node) for each in results]).reshape(*rest, *shape)
     inner = tuple(range(len(rest), found.ndim))
-    places = tuple(range(axes[0], axes[0] + len(shape)))
+    places = tuple(range(along, along + len(shape)))
     return found if inner == places else moveaxis(found, inner, places)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from futurex.frontend.elements import as_element, element, read_before
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.layout import Strides, c_strides, copied_strides, f_strides, is_contiguous, order_of
-from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS
+from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, NO_VALUE, SETTERS
 from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, entered, new_array, node_of
@@ -34,11 +34,11 @@ def _dtype(value: Any) -> np.dtype[Any]:
 # -- bytes as another type ---------------------------------------------------------------------------------------------
 
 
-def view_as(self: Tracer, dtype: Any = None, type: Any = None) -> Tracer:
-    """``x.view(dtype)``: the same memory, read as another type."""
-    if dtype is np.ndarray or (dtype is None and type is None):
+def view_as(self: Tracer, dtype: Any = NO_VALUE, type: Any = NO_VALUE) -> Tracer:
+    """``x.view(dtype)``: the same memory, read as another type, of which None is the default one."""
+    if dtype is np.ndarray or (dtype is NO_VALUE and type is NO_VALUE):
         return self.transpose(*range(self.ndim))
-    if type is not None or (isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray)):
+    if type is not NO_VALUE or (isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray)):
         raise Escape("a view of another type of array", "only plain arrays are traced")
     target = _dtype(dtype)
     if self.is_scalar:
@@ -161,7 +161,10 @@ class Flat:
 
 
 def _one_index(index: Any) -> Any:
-    if isinstance(index, tuple) or index is None:
+    value = entered(index)
+    is_array = isinstance(value, Tracer | np.generic)
+    is_flag = isinstance(value, bool) or (is_array and not value.ndim and value.dtype.kind == "b")
+    if isinstance(index, tuple) or index is None or is_flag:
         raise Escape("such an index of a flat iterator", "NumPy refuses most of them")
     return index
 

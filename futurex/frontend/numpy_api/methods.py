@@ -52,6 +52,8 @@ def _astype(
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc" or not dtype.isnative:
         raise Escape(f"astype({dtype})", "this dtype is not traced")
+    if not (isinstance(copy, bool) and isinstance(subok, bool)):
+        raise Escape("astype with copy= or subok= that is not a bool", "NumPy refuses some of them")
     if not self.aval.weak and not np.can_cast(self.dtype, dtype, casting):
         raise TypeError(f"Cannot cast array data from {self.dtype!r} to {dtype!r} according to the rule {casting!r}")
     same = dtype == self.dtype and not self.aval.weak
@@ -111,10 +113,29 @@ def _in_place(name: str) -> Handler:
     return method
 
 
+def _choose(self: Tracer, *choices: Any, **options: Any) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(np.choose, (self, choices[0] if len(choices) == 1 else choices), options)
+
+
+def _clip(self: Tracer, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(np.clip, (self,), {"min": min, "max": max, "out": out, **options})
+
+
 def _compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Any:
     from futurex.frontend.calls import call
 
     return call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+
+
+def _names_a_place(value: Any) -> bool:
+    """Is it one integer? As an index of an array it might be a list, a mask or a slice, too."""
+    if isinstance(value, Tracer | np.ndarray):
+        return not value.ndim and value.dtype.kind in "iu"
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _item(self: Tracer, *args: Any) -> Any:
@@ -122,6 +143,8 @@ def _item(self: Tracer, *args: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], tuple):
         args = args[0]
     of_known_shape(self, "item()")
+    if not all(map(_names_a_place, args)):
+        raise Escape("item() at what is no number", "NumPy refuses it")
     if not args:
         if self.aval.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
@@ -145,12 +168,12 @@ METHODS.update(
     {
         name: _of_function(getattr(np, name))
         for name in (
-            "argpartition", "argsort", "choose", "clip", "dot", "nonzero", "repeat", "round", "searchsorted", "take",
+            "argpartition", "argsort", "dot", "nonzero", "repeat", "round", "searchsorted", "take",
             "trace",
         )
     },
-    sort=_in_place("sort"), partition=_in_place("partition"), compress=_compress, astype=_astype, fill=_fill,
-    copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
+    sort=_in_place("sort"), partition=_in_place("partition"), choose=_choose, clip=_clip, compress=_compress,
+    astype=_astype, fill=_fill, copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
     __array_namespace__=lambda self, *, api_version=None: np,
     __deepcopy__=lambda self, memo: self if self.is_scalar else _copy(self, "K"),
 )  # fmt: skip

@@ -72,6 +72,8 @@ def call_native(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     out = kwargs.pop("out", None)
     if out is None and arguments.get("out") is not None:
         raise Escape(f"numpy.{path} with a positional out", "only out= is traced")
+    if arguments.get("overwrite_input", False) is not False:
+        raise Escape(f"numpy.{path} with overwrite_input=", "what is left in the input is not defined")
     for name in static:
         if name in arguments and not _is_known(arguments[name]) and not _is_table(name, arguments[name]):
             raise Escape(f"numpy.{path} with {name} that is not known", "the shape of the result depends on data")

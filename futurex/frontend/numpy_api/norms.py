@@ -13,7 +13,7 @@ from futurex.frontend.numpy_api.linalg import known, result_array, svd, svdvals
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.shapes import moveaxis
 from futurex.frontend.numpy_api.ufunc_methods import reduce
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, normal_axes
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, keeps_dims, normal_axes
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.dims import is_static
@@ -31,7 +31,7 @@ def _axis(axis: Any) -> Any:
 @handles(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     a, ord, axis = as_tracer(x), known(ord, "ord="), _axis(axis)
-    keep = bool(known(keepdims, "keepdims="))
+    keep = keeps_dims(keepdims)
     pair = tuple(range(a.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if len(pair) == 2 and ord in (2, -2, "nuc"):
         return _singular_norm(a, ord, pair, keep)
@@ -65,7 +65,7 @@ def _with_ones(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
 
 @handles(np.linalg.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    a = as_tracer(x)
+    a, keep = as_tracer(x), keeps_dims(keepdims)
     axes = normal_axes(axis, a.ndim) or ()
     if axis is None:
         axes, line = tuple(range(a.ndim)), fresh(emit("reshape", a._node, shape=(a.size,)))
@@ -77,7 +77,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
         result = norm(fresh(emit("reshape", turned, shape=shape)), ord, 0)
     else:
         result = norm(a, ord, axis)
-    return result.reshape(_with_ones(a.shape, axes)) if keepdims else result
+    return result.reshape(_with_ones(a.shape, axes)) if keep else result
 
 
 @handles(np.linalg.matrix_norm)

@@ -53,7 +53,10 @@ HANDLERS[np.argsort] = _sorted("argsort")
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
     if order is not None or kind != "introselect":
         raise Escape("numpy.partition with these options", "they are not traced")
-    places = tuple(map(operator.index, kth)) if isinstance(kth, tuple | list) else (operator.index(kth),)
+    given = kth if isinstance(kth, tuple | list) else (kth,)
+    if any(isinstance(place, bool | np.bool_) for place in given):
+        raise Escape("numpy.partition at a boolean", "NumPy refuses it")
+    places = tuple(map(operator.index, given))
     x, node, k = along(a, axis)
     if any(not -x.shape[k] <= place < x.shape[k] for place in places):
         raise Escape("numpy.partition at a place outside of the array", "NumPy refuses it")

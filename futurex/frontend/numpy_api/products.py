@@ -15,20 +15,29 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, exactly_into
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array
-from futurex.tree.node import Node
+from futurex.tree.dims import same
+from futurex.tree.node import Node, const
 
 
 @handles(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
-        result = emit("multiply", x, y)
+        result = _scaled(x, y)
     else:
         result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
     if out is not None:
         _check_place(out, result)
         return exactly_into(out, fresh(result), "numpy.dot")
     return new_array(result) if result.op == "matmul" and result.ndim else fresh(result)
+
+
+def _scaled(x: Node, y: Node) -> Node:
+    """An array times a number: BLAS adds that to zeros, of which those with a sign lose it."""
+    result = emit("multiply", x, y)
+    if result.dtype.char not in "fdFD" or result.ndim not in (1, 2) or same(result.size, 1):
+        return result
+    return emit("add", result, const(result.dtype.type(0)))
 
 
 def _check_place(out: Any, result: Node) -> None:
@@ -96,7 +105,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 def inner(a: Any, b: Any) -> Any:
     x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
-        return fresh(emit("multiply", x, y))
+        return fresh(_scaled(x, y))
     if x.ndim > 2 or y.ndim > 2:
         return fresh(emit("inner", x, y))
     return fresh(_tensordot(x, y, ([x.ndim - 1], [y.ndim - 1])))

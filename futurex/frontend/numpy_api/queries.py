@@ -9,8 +9,8 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.memory import lying
-from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.tracer import Tracer, abstract, as_tracer, entered
+from futurex.frontend.numpy_api.registry import check_type, handles
+from futurex.frontend.tracer import SCALARS, Tracer, abstract, as_tracer, entered
 from futurex.ops.views import view
 
 
@@ -26,6 +26,8 @@ def iterable(y: Any) -> bool:
 
 @handles(np.isfortran)
 def isfortran(a: Any) -> bool:
+    if isinstance(a, (list, tuple, *SCALARS)) or (isinstance(a, Tracer) and a.aval.weak):
+        raise Escape("numpy.isfortran of what is no array", "NumPy asks it for its flags")
     x = as_tracer(a)
     if x.strides_in_memory is None:
         raise Escape("numpy.isfortran of a result", "its memory order is not known")
@@ -67,6 +69,7 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     if isinstance(from_, Tracer) and from_.aval.weak:
         raise Escape("numpy.can_cast of a Python number", "NumPy refuses it")
+    check_type(to)
     return np.can_cast(abstract(from_).dtype if isinstance(from_, Tracer) else from_, to, casting)
 
 

@@ -46,6 +46,20 @@ def _test(ufunc: Any) -> Handler:
     return handler
 
 
+def _test_method(ufunc: Any) -> Handler:
+    """The method, which has a place for a data type where the function has ``out``."""
+    test = _test(ufunc)
+
+    def handler(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE
+    ) -> Any:
+        if dtype is not None:
+            raise Escape(f"{ufunc.__name__} as a method with a data type", "NumPy refuses it, as a rule")
+        return test(a, axis, out, keepdims, where=where)
+
+    return handler
+
+
 for _name, _maker, _ufunc, _functions in (
     ("sum", _reduction, np.add, (np.sum,)),
     ("prod", _reduction, np.multiply, (np.prod,)),
@@ -57,6 +71,7 @@ for _name, _maker, _ufunc, _functions in (
     METHODS[_name] = _maker(_ufunc)
     for _function in _functions:
         HANDLERS[_function] = METHODS[_name]
+METHODS.update(any=_test_method(np.logical_or), all=_test_method(np.logical_and))
 
 
 # -- means and variances -----------------------------------------------------------------------------------------------
@@ -104,18 +119,23 @@ def var(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    ddof = ddof if correction is NO_VALUE else correction
+    if correction is not NO_VALUE:
+        if ddof != 0:
+            raise Escape("a variance with ddof and correction", "NumPy refuses it")
+        ddof = correction
     values = as_tracer(a)
     x = values._node
     if type(ddof) not in (int, float):
         raise Escape("a variance with a traced ddof", "only numbers are traced")
+    if isinstance(ddof, int) and not -(2**62) < ddof < 2**62:
+        raise Escape("a variance with this ddof", "what NumPy computes with it may not fit into 64 bits")
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(float)
     if mean is NO_VALUE or mean is None:
         centre = reduce(np.add, values, axis, dtype, None, True, NO_VALUE, where)
         centre = _divided(centre, _counted(x, axis, True, where))
     else:
-        centre = as_tracer(mean)
+        centre = entered(mean)  # a Python number decides no type
     squares = _squares(x, call_ufunc(np.subtract, "__call__", (values, centre), {}))
     total = reduce(np.add, squares, axis, dtype, out, keepdims, NO_VALUE, where)
     count = _counted(x, axis, keepdims, where)

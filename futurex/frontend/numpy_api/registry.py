@@ -57,10 +57,16 @@ def check_type(dtype: Any) -> None:
         raise Escape("a number or array for a data type", "NumPy refuses it")
 
 
+_OF_TYPES = frozenset({"astype", "view", "getfield"})
+"""Methods whose first argument is a data type."""
+
+
 def call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
     """A method of a traced array. A wrong keyword is called wrong by the name that the user knows."""
     handler = METHODS[name]
-    check_type(args[0] if name == "astype" and args else kwargs.get("dtype"))
+    check_type(args[0] if name in _OF_TYPES and args else kwargs.get("dtype"))
+    if array.is_scalar and kwargs.get("out") is not None:
+        raise Escape(f"{name}() of a scalar with out=", "NumPy gives a scalar, too")
     try:
         return handler(array, *args, **kwargs)
     except TypeError as error:

@@ -10,7 +10,7 @@ from numpy.lib import NumpyVersion
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.registry import call_numpy, handles
+from futurex.frontend.numpy_api.registry import NO_VALUE, call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
@@ -48,11 +48,13 @@ def _in_one_type(x: Any, y: Any) -> tuple[Any, Any]:
 
 @handles(np.clip)
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **options: Any
-) -> Any:
-    low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
-    if options or (min is not None and a_min is not None) or (max is not None and a_max is not None):
-        raise Escape("numpy.clip with these options", "they are not traced")
+    a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: Any = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE,
+    **options: Any,
+) -> Any:  # fmt: skip
+    old, new = ([bound for bound in pair if bound is not NO_VALUE] for pair in ((a_min, a_max), (min, max)))
+    if options or len(old) == 1 or (old and new):
+        raise Escape("numpy.clip with these options", "they are not traced, or NumPy refuses them")
+    low, high = (None if bound is NO_VALUE else bound for bound in ((a_min, a_max) if old else (min, max)))
     result = as_tracer(a)
     if result.dtype.kind in "iu":  # Python ints out of range bound nothing
         limits = np.iinfo(result.dtype)

@@ -19,7 +19,7 @@ from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import applied, into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, as_tracer, entered, fresh, new_array
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node, const, size_node
 
@@ -99,7 +99,10 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
 
 @handles(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
-    return as_tracer(array)._extended(("broadcast_to", as_shape(shape))).readonly()
+    x, target = as_tracer(array), as_shape(shape)
+    if x.ndim > len(target):
+        raise ValueError("input operand has more dimensions than allowed by the axis remapping")
+    return x._extended(("broadcast_to", target)).readonly()
 
 
 @handles(np.diagonal)
@@ -140,8 +143,9 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if axis is None:
         weak = [type(part) in PYTHON_SCALARS or (isinstance(part, Tracer) and part.aval.weak) for part in given]
         kinds = (part.dtype.type(0).item() if own else part.dtype for part, own in zip(parts, weak, strict=True))
-        common = np.result_type(*kinds)
-        parts = [as_dtype(part, common) if own else part for part, own in zip(parts, weak, strict=True)]
+        if dtype is None and out is None:  # else numbers go right into that
+            common = np.result_type(*kinds)
+            parts = [as_dtype(part, common) if own else part for part, own in zip(parts, weak, strict=True)]
         parts, axis = [emit("reshape", part, shape=(part.size,)) for part in parts], 0
     if builtins.any(part.ndim == 0 for part in parts):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
@@ -152,7 +156,16 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if dtype is not None and not builtins.all(np.can_cast(part.dtype, dtype, casting) for part in tracers):
         raise Escape("numpy.concatenate with this dtype=", "NumPy refuses the cast")
     result._cell.strides = layout_of(result.aval, tracers, parts)
+    if out is not None and _takes_part(entered(out), result, tracers):
+        raise Escape("numpy.concatenate into one of its parts, or another shape", "NumPy reads what it has written")
     return result if out is None else into(out, result._node, True, casting)
+
+
+def _takes_part(out: Any, result: Tracer, parts: list[Tracer]) -> bool:
+    """Is it of another shape than the result, or does it share its memory with one of the parts?"""
+    return isinstance(out, Tracer) and (
+        len(out.shape) != result.ndim or any(part._cell is out._cell for part in parts if not part.is_scalar)
+    )
 
 
 @handles(np.stack)
@@ -228,6 +241,8 @@ def column_stack(tup: Any) -> Any:
 
 @handles(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if isinstance(ary, list | tuple):
+        raise Escape("numpy.split of a list", "NumPy takes the list for the axis, whichever it is, or refuses it")
     n = as_tracer(ary).shape[axis]
     if isinstance(indices_or_sections, int) and n % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
@@ -236,6 +251,8 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
 
 @handles(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if isinstance(ary, list | tuple) and axis != 0:
+        raise Escape("numpy.array_split of a list", "NumPy takes the list for the axis, whichever it is")
     x = as_tracer(ary)
     n = x.shape[axis]
     axis = axis % x.ndim
@@ -321,6 +338,8 @@ LEAST_REPEATED = 64 * 1024
 
 def worth_repeating(x: Node, times: int) -> bool:
     """Is it one whose shape is known and which becomes so much?"""
+    if x.aval.static and x.aval.nbytes * times >= 2**63:
+        raise Escape("an array larger than any memory", "NumPy refuses it")
     return x.aval.static and x.aval.nbytes * times >= LEAST_REPEATED
 
 
@@ -328,17 +347,17 @@ def worth_repeating(x: Node, times: int) -> bool:
 def tile(A: Any, reps: Any) -> Tracer:
     x = as_tracer(A)
     counts = tuple(reps) if isinstance(reps, tuple | list) else (reps,)
+    if not all(isinstance(count, int | np.integer | Tracer) for count in counts):
+        raise Escape("numpy.tile so many times", "NumPy refuses it, as a rule")
     x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
     for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
         if isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
             blocks = emit("reshape", x._node, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
             blocks = emit("repeat_each", blocks, times=count, axis=0)
             x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
-        elif count is None:
-            raise TypeError("unsupported operand type(s) for *: 'int' and 'NoneType'")
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
-    return fresh(x._node)
+    return fresh(x._node) if x.ndim else new_array(x._node)
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:

@@ -112,6 +112,8 @@ def _is_scalar(value: Any) -> bool:
 class _Extent:
     """The shape of arrays broadcast against each other."""
 
+    __fx_traced__ = True
+
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.ndim = self.nd = len(shape)

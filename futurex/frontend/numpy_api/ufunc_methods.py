@@ -8,13 +8,14 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.masks import mask_of
-from futurex.frontend.numpy_api.registry import NO_VALUE, Handler
+from futurex.frontend.numpy_api.registry import NO_VALUE, Handler, check_type
 from futurex.frontend.numpy_api.ufuncs import (
     call_ufunc,
     check_target,
     dummy_of,
     integer_axes,
     into,
+    keeps_dims,
     layout_of,
     one_axis,
     op_of,
@@ -39,7 +40,7 @@ def reduce(
     x = array_node(array)
     target = _target(out)
     axes = () if x.ndim == 0 and axis in (0, -1) else integer_axes(axis, x.ndim)
-    attrs: dict[str, Any] = {"axis": axes, "keepdims": keepdims is not NO_VALUE and bool(keepdims)}
+    attrs: dict[str, Any] = {"axis": axes, "keepdims": keeps_dims(keepdims)}
     dtype = None if dtype is None else _known_dtype(dtype)
     whole = where is True or where is NO_VALUE
     name = _REDUCTIONS.get(ufunc)
@@ -134,6 +135,7 @@ def _name(ufunc: Any) -> str:
 
 
 def _known_dtype(dtype: Any) -> np.dtype[Any]:
+    check_type(dtype)
     known = np.dtype(dtype)
     if known.kind not in "biufc" or not known.isnative:
         raise Escape(f"a reduction in {known}", "only numbers and booleans are traced")

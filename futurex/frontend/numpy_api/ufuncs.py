@@ -164,6 +164,8 @@ def _with_options(
     _probe(ufunc, values, outs, where, casting=casting, **({} if signature is None else {"signature": signature}))
     if signature is not None:
         values = _cast_to_loop(ufunc, values, signature, casting)
+    if len(outs) > 1:
+        _refuse_other_shapes(ufunc, values, outs)
     if where is not True:
         return _masked(ufunc, values, outs, fresh(node_of(where)))
     results = compute(ufunc, *values)
@@ -207,6 +209,13 @@ def _outs(ufunc: Any, out: Any) -> tuple[Any, ...]:
     if len(set(cells)) < len(cells):
         raise Escape(f"numpy.{ufunc.__name__} with one array in several out", "NumPy refuses it, or not")
     return outs
+
+
+def _refuse_other_shapes(ufunc: Any, values: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Of several results all have one shape, to which an array that one is written to belongs."""
+    shape = broadcast_shapes(*(node_of(value).shape for value in values))
+    if builtins.any(out is not None and out.shape != shape for out in outs):
+        raise Escape(f"numpy.{ufunc.__name__} with out= of another shape", "all results would have that shape")
 
 
 def check_target(out: Any) -> None:
@@ -311,17 +320,19 @@ def _can_cast(result: Node, dtype: np.dtype[Any], casting: Any) -> bool:
 
 
 def _generalised(
-    ufunc: Any, *inputs: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", axis: Any = None,
+    ufunc: Any, *inputs: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", axis: Any = NO_VALUE,
     axes: Any = None, keepdims: Any = False, order: Any = "K", subok: Any = True, **options: Any,
 ) -> Any:  # fmt: skip
     """Products of vectors and matrices; ``axis`` and ``keepdims`` are those of ``vecdot``."""
     name, attrs = op_of(ufunc)
-    if options or (ufunc is not np.vecdot and (axis is not None or keepdims)):
+    if options or (ufunc is not np.vecdot and (axis is not NO_VALUE or keepdims)):
         raise Escape(f"numpy.{ufunc.__name__} with these options", "they are not traced")
     nodes = [array_node(value) for value in inputs]
     places: Any = None
+    if type(keepdims) is not bool:
+        raise Escape(f"numpy.{ufunc.__name__} with keepdims={keepdims!r}", "NumPy refuses it")
     if axes is not None:
-        if axis is not None or keepdims:
+        if axis is not NO_VALUE or keepdims:
             raise Escape(f"numpy.{ufunc.__name__} with axes= and axis= or keepdims=", "NumPy refuses some of them")
         nodes, places = core_last(ufunc, nodes, axes)
     (target,) = _outs(ufunc, out)
@@ -335,22 +346,25 @@ def _generalised(
         emit("cast", node, dtype=kind) if node.dtype != kind else node
         for node, kind in zip(nodes, loop[:2], strict=True)
     ]
-    if axis is not None:
-        nodes = [_axis_last(node, operator.index(axis)) for node in nodes]
+    if axis is not NO_VALUE:
+        nodes = [_axis_last(node, axis) for node in nodes]
     result = emit(name, *nodes, **attrs)
     if keepdims:
-        place = normal_axes(-1 if axis is None else axis, result.ndim + 1)
-        assert place is not None
-        result = emit("reshape", result, shape=(*result.shape[: place[0]], 1, *result.shape[place[0] :]))
+        place = one_axis(-1 if axis is NO_VALUE else axis, result.ndim + 1)
+        result = emit("reshape", result, shape=(*result.shape[:place], 1, *result.shape[place:]))
     if places:
         result = emit("transpose", result, axes=from_end(places, result.ndim))
     if target is None and out is not ...:
         product = fresh(result)
-        if axis is None and axes is None:
+        if axis is NO_VALUE and axes is None:
             product._cell.strides = _strides_of_product(ufunc, product, [entered(value) for value in inputs])
         return product
     if target is None:
         return new_array(result)
+    depth = max(0, *(node.ndim - own for node, own in zip(nodes, _CORE[ufunc], strict=True)))
+    core = result.shape[depth:]
+    if axes is None and core and target.shape[-len(core) :] != core:  # stacks are broadcast, matrices are not
+        raise ValueError(f"{ufunc.__name__}: the output has a mismatch in its core dimensions")
     if result.shape != target.shape and not broadcast_shapes(result.shape, target.shape) == target.shape:
         raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
     return into(target, result, True, casting)
@@ -380,10 +394,9 @@ def _strides_of_product(ufunc: np.ufunc, product: Tracer, operands: Sequence[Any
     return (*(stride * size for stride in outer), *lying[depth:])
 
 
-def _axis_last(node: Node, axis: int) -> Node:
-    axes = normal_axes(axis, node.ndim)
-    assert axes is not None
-    order = (*(k for k in range(node.ndim) if k not in axes), *axes)
+def _axis_last(node: Node, axis: Any) -> Node:
+    place = one_axis(axis, node.ndim)
+    order = (*(k for k in range(node.ndim) if k != place), place)
     return emit("transpose", node, axes=order)
 
 
@@ -408,6 +421,15 @@ def integer_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     if any(isinstance(entry, bool | np.bool_) for entry in (axis if isinstance(axis, tuple) else (axis,))):
         raise TypeError("an integer is required for the axis")
     return normal_axes(axis, ndim)
+
+
+def keeps_dims(keepdims: Any) -> bool:
+    """Does a reduction keep its axes? Of what is no number each of NumPy's functions has a rule of its own."""
+    if keepdims is NO_VALUE:
+        return False
+    if isinstance(keepdims, int) and -(2**31) <= keepdims < 2**31:
+        return bool(keepdims)
+    raise Escape("keepdims= that is not a bool", "NumPy refuses it, or takes it for one")
 
 
 def one_axis(axis: Any, ndim: int) -> int:
