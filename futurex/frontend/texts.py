@@ -31,11 +31,22 @@ class TracedText(Placeholder):
     def text(self) -> Text:
         return Text(self.parts)
 
+    def outline(self) -> str:
+        """What is known of it before the run."""
+        return "".join(part if isinstance(part, str) else "..." for part in self.parts)
+
     def __add__(self, other: Any) -> TracedText:
         return joined(self, other) if isinstance(other, str | TracedText) else self.used()
 
     def __radd__(self, other: Any) -> TracedText:
         return joined(other, self) if isinstance(other, str) else self.used()
+
+
+def without_values(error: Exception) -> Exception:
+    """An error of a trace whose texts can be shown: what they say of values is not known before the run."""
+    if any(isinstance(arg, TracedText) for arg in error.args):
+        error.args = tuple(arg.outline() if isinstance(arg, TracedText) else arg for arg in error.args)
+    return error
 
 
 def joined(*pieces: Any) -> Any:
