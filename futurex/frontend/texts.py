@@ -106,6 +106,16 @@ def format_method(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return joined(*pieces)
 
 
+def join_method(text: str, parts: Any) -> Any:
+    """``text.join(parts)`` with traced values."""
+    pieces = list(parts) if hasattr(type(parts), "__iter__") else parts
+    if not any_traced([pieces]):
+        return text.join(pieces)
+    if not all(isinstance(piece, str | TracedText) for piece in pieces):
+        raise Escape("str.join of a traced value", "plain Python needs the value here")
+    return joined(*[each for piece in pieces for each in (text, piece)][1:])
+
+
 def failure_of(error: BaseException) -> tuple[Failure, list[Node]]:
     """An exception to be raised at run time, and the values that its arguments wait for."""
     args: list[Any] = []
