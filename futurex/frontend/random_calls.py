@@ -170,6 +170,9 @@ def _seeded(seed: Any, bits: str, *, legacy: bool = False) -> Node:
     node = node_of(seed)
     if node.dtype.kind not in "iu":
         raise Escape("a random seed that is not an integer", "NumPy refuses it")
+    of_array = isinstance(seed, np.ndarray) or (isinstance(seed, Tracer) and not seed.is_scalar)
+    if of_array and not legacy and node.aval.ndim != 1:
+        raise Escape("a random seed with no or several dimensions", "NumPy refuses it, or takes its elements alone")
     return emit("seeded", node, bits=bits, legacy=legacy)
 
 
