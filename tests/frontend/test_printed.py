@@ -165,7 +165,22 @@ def told_once_each(x):
     return x * 2
 
 
-PLAIN = [refused_with_a_text_as_separator, refused_with_numbers_that_are_no_texts, told_once_each]
+def told_with_values_between(x):
+    for row in x:
+        print("a", row[1], sep=f" {row[0]} ", end=f" {x.sum()}\n")
+    return x * 2
+
+
+def told_with_what_is_no_text_between(x):
+    if x.sum() == 0:
+        print("a", "b", sep=3)
+    return x * 2
+
+
+PLAIN = [
+    refused_with_a_text_as_separator, refused_with_numbers_that_are_no_texts, told_once_each,
+    told_with_values_between, told_with_what_is_no_text_between,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", [told_row_by_row, told_in_a_branch, refused_with_all_values, *PLAIN])
