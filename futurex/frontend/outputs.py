@@ -178,7 +178,9 @@ class Outputs:
             return leaf
         if seen._dynamic and leaf._dynamic:
             return leaf
-        return seen._extended(*leaf._chain, dynamic=leaf._dynamic)
+        view = seen._extended(*leaf._chain, dynamic=leaf._dynamic)
+        view._guard, view._readonly = leaf._guard, seen._readonly or leaf._readonly
+        return view
 
     def _inner(self, leaf: Tracer) -> tuple[tuple[Dim, ...], tuple[int, int]]:
         """Has the plan give what a view's chain refers to."""
