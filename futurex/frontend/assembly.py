@@ -117,8 +117,14 @@ class _Made:
             target = self._given(output)
             if isinstance(target, Array) and not output.chain:
                 return target
-            return _viewed(output, self._inner(output), np.asarray(target)) if output.chain else target
+            return self._view_of(target, output) if output.chain else target
         raise AssertionError(output.kind)
+
+    def _view_of(self, target: Any, output: Output) -> Any:
+        seen = _viewed(output, self._inner(output), np.asarray(target))
+        if output.frozen:
+            seen.flags.writeable = False
+        return seen
 
     def _out(self, output: Output) -> Any:
         assert output.aval is not None

@@ -181,6 +181,8 @@ def _pow(base: Any, exponent: Any, modulus: Any = None) -> Any:
 def _print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False) -> None:
     if file is not None:
         raise Escape("print() to a file", "the file may be closed at the next run")
+    if not (isinstance(sep, str | None) and isinstance(end, str | None)):
+        raise Escape("print() with such a separator or end", "it has a value in it, or Python refuses it")
     nodes: list[Any] = []
     parts: list[Any] = []
     for value in values:

@@ -41,7 +41,7 @@ from futurex.frontend.outside import (
 )
 from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
-from futurex.frontend.texts import format_method
+from futurex.frontend.texts import format_method, join_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import identity
@@ -416,6 +416,9 @@ def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if isinstance(owner, str) and function.__name__ == "join" and args and type(args[0]) is dict:
         args = (list(args[0]), *args[1:])  # of what the keys lead to nothing is asked
     refuse_special(args, kwargs)
+    if isinstance(owner, str) and function.__name__ == "join" and len(args) == 1 and not isinstance(args[0], Tracer):
+        with python():
+            return join_method(owner, *args, **kwargs)
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"{function.__qualname__} of a traced value", "plain Python needs the value here")
     with python():

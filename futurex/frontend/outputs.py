@@ -48,6 +48,7 @@ class Output:
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
     same: int | None = None  # the outputs of a call with this number are one array
     length: int | None = None
+    frozen: bool = False  # a view of an argument that NumPy lets nobody write through
     among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
@@ -161,11 +162,13 @@ class Outputs:
         return self.of(other) if chain is None else Output("row", self._cells[other._cell], chain)
 
     def _own(self, leaf: Tracer) -> Output:
-        node, outs, cell = leaf._node, self._outs, leaf._cell
         same = None if leaf.is_scalar else self._left.same(leaf)
+        leaf = self._as_seen(leaf)
+        node, outs, cell = leaf._node, self._outs, leaf._cell
         if cell in self._cells and cell.origin is not None:
             dims, inner = self._inner(leaf)
-            return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
+            where, chain, frozen = self._cells[cell], leaf._chain, leaf._readonly
+            return Output("arg", where, chain, node.aval, dims=dims, inner=inner, same=same, frozen=frozen)
         if cell in self._shared and not leaf.is_scalar:
             if cell not in self._bases:
                 self._bases[cell] = len(outs)
@@ -174,6 +177,17 @@ class Outputs:
             return Output("out", self._bases[cell], leaf._chain, node.aval, True, dims=dims, inner=inner, same=same)
         outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
+
+    def _as_seen(self, leaf: Tracer) -> Tracer:
+        """Of a copy that NumPy does not make of the caller's array the view that it is there."""
+        seen = leaf._cell.seen
+        if seen is None or seen._cell.origin is None or seen._cell not in self._cells:
+            return leaf
+        if seen._dynamic and leaf._dynamic:
+            return leaf
+        view = seen._extended(*leaf._chain, dynamic=leaf._dynamic)
+        view._guard, view._readonly = leaf._guard, seen._readonly or leaf._readonly
+        return view
 
     def _inner(self, leaf: Tracer) -> tuple[tuple[Dim, ...], tuple[int, int]]:
         """Has the plan give what a view's chain refers to."""

@@ -12,7 +12,6 @@ class Placeholder:
     """Stands for something that plain Python cannot have while a function is traced: every use of it refuses."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
 
     def used(self) -> NoReturn:
         raise NotImplementedError
@@ -25,7 +24,9 @@ def _refuse_use(self: Placeholder, *args: Any) -> NoReturn:
     self.used()
 
 
-for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call", "int", "float", "index", "array"):
+for _name in (
+    "bool", "len", "iter", "str", "repr", "format", "eq", "ne", "hash", "call", "int", "float", "index", "array",
+):  # fmt: skip
     setattr(Placeholder, f"__{_name}__", _refuse_use)
 
 

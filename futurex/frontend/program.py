@@ -14,6 +14,7 @@ from futurex.frontend.keys import argument_paths
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
+from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
@@ -98,6 +99,9 @@ def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
             escape = begun_again()
         except UnknownDimension as error:
             escape = unstaged(error)
+        except Exception as error:
+            without_values(error)
+            raise
         if not learned.more(trace, escape):
             raise escape.as_error() from None
 

@@ -176,10 +176,10 @@ def _seeded(seed: Any, bits: str, *, legacy: bool = False) -> Node:
     if seed is None:
         seed = drawn(entropy(), "integers", 0, 2**32, size=8, dtype=np.uint32)
     node = node_of(seed)
-    given_array = isinstance(seed, Tracer) and not seed.is_scalar
+    of_array = isinstance(seed, np.ndarray) or (isinstance(seed, Tracer) and not seed.is_scalar)
     if legacy and isinstance(seed, list | tuple) and len(seed) == 1:
         raise Escape("a random seed that is a list of one number", "NumPy takes an array of one for the number")
-    if node.dtype.kind not in "iu" or node.ndim > 1 or (given_array and not node.ndim):
+    if node.dtype.kind not in "iu" or node.ndim > 1 or (of_array and not node.ndim):
         raise Escape("a random seed that is neither an integer nor a vector of some", "NumPy refuses most of them")
     return emit("seeded", node, bits=bits, legacy=legacy)
 

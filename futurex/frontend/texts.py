@@ -31,11 +31,22 @@ class TracedText(Placeholder):
     def text(self) -> Text:
         return Text(self.parts)
 
+    def outline(self) -> str:
+        """What is known of it before the run."""
+        return "".join(part if isinstance(part, str) else "..." for part in self.parts)
+
     def __add__(self, other: Any) -> TracedText:
         return joined(self, other) if isinstance(other, str | TracedText) else self.used()
 
     def __radd__(self, other: Any) -> TracedText:
         return joined(other, self) if isinstance(other, str) else self.used()
+
+
+def without_values(error: Exception) -> Exception:
+    """An error of a trace whose texts can be shown: what they say of values is not known before the run."""
+    if any(isinstance(arg, TracedText) for arg in error.args):
+        error.args = tuple(arg.outline() if isinstance(arg, TracedText) else arg for arg in error.args)
+    return error
 
 
 def joined(*pieces: Any) -> Any:
@@ -93,6 +104,16 @@ def format_method(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             raise Escape("str.format() with fields inside fields of traced values", "use an f-string")
         pieces.append(formatted(args[int(key)] if key.isdigit() else kwargs[key], conversion or "", spec or ""))
     return joined(*pieces)
+
+
+def join_method(text: str, parts: Any) -> Any:
+    """``text.join(parts)`` with traced values."""
+    pieces = list(parts) if hasattr(type(parts), "__iter__") else parts
+    if not any_traced([pieces]):
+        return text.join(pieces)
+    if not all(isinstance(piece, str | TracedText) for piece in pieces):
+        raise Escape("str.join of a traced value", "plain Python needs the value here")
+    return joined(*[each for piece in pieces for each in (text, piece)][1:])
 
 
 def failure_of(error: BaseException) -> tuple[Failure, list[Node]]:

@@ -39,9 +39,12 @@ class Cell:
     ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
     the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
     ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
+    ``seen``: the view that NumPy gives where a plan, whose arrays lie in C order, copies.
     """
 
-    __slots__ = ("_value", "asked", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
+    __slots__ = (
+        "_value", "asked", "born", "entangled", "is_array", "origin", "seen", "site", "strides", "which", "written",
+    )  # fmt: skip
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
@@ -54,6 +57,7 @@ class Cell:
         self.which: Any = None
         self.written = False
         self.asked: Strides = None
+        self.seen: Any = None
 
     @property
     def value(self) -> Node:

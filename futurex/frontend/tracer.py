@@ -230,7 +230,7 @@ class Tracer:
         if not reshapes_as_view(self.shape, strides, target):
             return new_array(emit("reshape", self._node, shape=target))
         if not reshapes_as_view(self.shape, self._strides_at_run_time, target):
-            return self._entangled_copy(emit("reshape", self._node, shape=target))
+            return self._entangled_copy(emit("reshape", self._node, shape=target), self._extended(("reshape", target)))
         return self._extended(("reshape", target))
 
     def _reshaped_open(self, target: tuple[Any, ...]) -> Tracer:
@@ -246,10 +246,10 @@ class Tracer:
         base = self._cell.value.aval
         return view_strides(base.shape, c_strides(base), base.dtype, self._chain, len(self._dynamic)) or ()
 
-    def _entangled_copy(self, node: Node) -> Tracer:
-        """A view or a copy: nobody may write into either from now on."""
+    def _entangled_copy(self, node: Node, seen: Tracer | None = None) -> Tracer:
+        """A view or a copy, which view is ``seen`` if that is known: nobody may write into either from now on."""
         result = fresh(node)
-        result._cell.is_array = True
+        result._cell.is_array, result._cell.seen = True, seen
         for cell in (result._cell, self._cell):
             cell.entangle("was reshaped where NumPy's memory order is not known")
         return result

@@ -29,6 +29,7 @@ from futurex.frontend.outside import check_state, fingerprint
 from futurex.frontend.reads import NEVER, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
+from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Cell, Trace, start
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
@@ -340,7 +341,7 @@ def _traced(
     except RecursionError as error:
         variant.error = without_frames(error)
     except Exception as error:
-        variant.error = without_frames(_located(error))
+        variant.error = without_frames(without_values(_located(error)))
     finally:
         restore(trace.outside)
     variant.guards = list(trace.guards.values())

@@ -416,3 +416,40 @@ def test_arguments_that_may_not_be_written_or_share_memory_are_as_with_numpy():
     apart = bytes_[4:].view(np.float64).reshape(300, 80)
     equal_to_rounding(staged(apart), first_row(np.zeros((300, 80))))
     assert apart[0, 0] == 1.0
+
+
+def turned_and_in_a_row(x):
+    y = x.T.reshape(-1)
+    return y, y, y[1:]
+
+
+def from_a_place_that_data_tells(x):
+    return x.T.reshape(-1)[x.argmax() % 3 :]
+
+
+VIEWS = {
+    "in the order of memory": lambda x: x.ravel("K"),
+    "in Fortran order": lambda x: x.reshape(-1, order="F")[::2],
+    "turned and in a row": turned_and_in_a_row,
+    "from a place that data tells": from_a_place_that_data_tells,
+    "after a write": lambda x: (x.__iadd__(1), x.T.ravel()),
+    "the diagonal of what was turned": lambda x: x.T.reshape(2, 6).diagonal(),
+    "the diagonal": lambda x: (np.diag(x), x.diagonal(1)[::2]),
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_arguments_are_views_as_numpys_are(name, order):
+    program = VIEWS[name]
+    f = fx.futurize(program)
+    for seed in range(3):
+        found = []
+        for function in (program, f):
+            x = np.array(np.random.default_rng(seed).normal(size=(3, 4)), order=order)
+            result = function(x)
+            views = [np.asarray(each) for each in (result if isinstance(result, tuple) else (result,))]
+            shared = [np.shares_memory(view, x) and ("shared", view.flags.writeable) for view in views]
+            x += 1
+            found.append((shared, [view.tolist() for view in views], len({id(view) for view in views})))
+        assert found[0] == found[1]

@@ -128,3 +128,71 @@ def test_prints_in_branches_and_loops_are_as_many_and_in_the_order_of_the_progra
             futurized(x)
             assert capsys.readouterr().out == expected, futurized.explain()
     assert is_staged(futurized, (np.ones(3),))
+
+
+def told_row_by_row(x):
+    for number, row in enumerate(x):
+        print(number, " ".join(f"{value:5.1f}" for value in row), "|".join(["first", f"{row[0]}"]))
+    return x * 2
+
+
+def told_in_a_branch(x):
+    if x.sum() == 0:
+        print(", ".join(map(str, x[0])), ", ".join([f"{x[0, 0]}"]), "-".join([]))
+    return x * 2
+
+
+def refused_with_all_values(x):
+    if x.sum() == 0:
+        raise ValueError("no sum: " + ", ".join(f"({value:.1f})" for row in x for value in row))
+    return x * 2
+
+
+def refused_with_a_text_as_separator(x):
+    assert x.sum() != 0, f"{x[0, 0]}".join("ab")
+    return x * 2
+
+
+def refused_with_numbers_that_are_no_texts(x):
+    if x.sum() == 0:
+        raise ValueError("".join(value for value in x[0]))
+    return x * 2
+
+
+def told_once_each(x):
+    if x.sum() == 0:
+        print(", ".join(dict.fromkeys(f"{value}" for value in x[0])))
+    return x * 2
+
+
+def told_with_values_between(x):
+    for row in x:
+        print("a", row[1], sep=f" {row[0]} ", end=f" {x.sum()}\n")
+    return x * 2
+
+
+def told_with_what_is_no_text_between(x):
+    if x.sum() == 0:
+        print("a", "b", sep=3)
+    return x * 2
+
+
+PLAIN = [
+    refused_with_a_text_as_separator, refused_with_numbers_that_are_no_texts, told_once_each,
+    told_with_values_between, told_with_what_is_no_text_between,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [told_row_by_row, told_in_a_branch, refused_with_all_values, *PLAIN])
+def test_texts_with_values_are_joined(function, capsys):
+    futurized = fx.futurize(function)
+    for x in (np.arange(4.0).reshape(2, 2), np.zeros((2, 2)), np.array([[1.5, -1.5], [-0.25, 0.25]])):
+        found = []
+        for each in (function, futurized, futurized):
+            try:
+                end = bits(plain(each(x)))
+            except Exception as error:
+                end = type(error), str(error)
+            found.append((end, capsys.readouterr().out))
+        assert found[0] == found[1] == found[2], futurized.explain()
+    assert is_staged(futurized, (np.ones((2, 2)),)) is (function not in PLAIN)

@@ -451,3 +451,20 @@ def test_threads_that_share_a_generator_share_its_stream():
     expected = np.random.default_rng(1)
     assert sorted(drawn) == sorted(expected.normal() for _ in range(160))
     assert rng.bit_generator.state == expected.bit_generator.state
+
+
+@pytest.mark.parametrize("name", ["default_rng", "PCG64", "RandomState"])
+def test_arrays_that_seed_do_so_as_they_do_in_numpy(name):
+    def draws(seed):
+        made = getattr(np.random, name)(seed)
+        return (np.random.Generator(made) if name == "PCG64" else made).random(3)
+
+    futurized = fx.futurize(draws)
+    for seed in (np.array(5), np.array([5, 2]), np.array([[5, 2]]), np.int64(5), np.array(-1)):
+        found = []
+        for each in (draws, futurized, futurized):
+            try:
+                found.append(bits(plain(each(seed))))
+            except (TypeError, ValueError) as error:
+                found.append((type(error), str(error)))
+        assert found[0] == found[1] == found[2]

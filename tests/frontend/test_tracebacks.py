@@ -180,3 +180,18 @@ def test_what_cannot_be_staged_inside_a_library_is_named_by_the_users_line():
     assert library.startswith("  which comes to ")
     assert "_filters.py" in library
     assert "NumPy's functions, or make the call outside" in remedy
+
+
+def always_raises(x):
+    raise ValueError(f"a sum of {x.sum():.1f} of {len(x)} numbers")
+
+
+def test_a_text_with_values_can_be_shown_where_no_run_will_tell_them():
+    f, x = fx.futurize(always_raises), np.ones(3)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"a sum of 3\.0 of 3 numbers"):
+            f(x)
+    assert "tracing raised ValueError: a sum of ... of 3 numbers" in f.explain()
+    for call in (f.trace, fx.grad(always_raises), lambda x: fx.lower(always_raises, x)):
+        with pytest.raises(ValueError, match=r"a sum of \.\.\. of 3 numbers"):
+            call(x)
