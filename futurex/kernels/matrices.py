@@ -149,7 +149,8 @@ class ProductKernel(ABC):
         if not entry.ready:
             self.interpreted += 1
             if self.node.op == "matmul":
-                return np.matmul(*inputs, out=out)
+                x, y = inputs
+                return np.matmul(x, y, out=out)
             np.copyto(out, self.node.record.run(inputs, self.node.attrs))
             return out
         if self.threads > 1:
