@@ -72,8 +72,9 @@ def _writes_across(node: Node, axes: Mapping[Node, Axes]) -> bool:
     if node.op != "store" or node.attrs["mode"] != "set" or len(node.inputs) != 2 or node.inputs[1].op == "transpose":
         return False
     value, steps = node.inputs[1], [step for step in node.attrs["chain"] if not takes_all(step)]
-    whole = value.size == node.size and value.dtype == node.dtype
-    return whole and value in axes and steps == [("transpose", axes[value])]
+    if value not in axes or not node.is_static or value.size != node.size or value.dtype != node.dtype:
+        return False
+    return steps == [("transpose", axes[value])]
 
 
 def _straight_of(value: Node, straight: Mapping[Node, Node], new: Mapping[Node, Node]) -> Node:
