@@ -1,5 +1,9 @@
 """Functions with prints and checks, to be differentiated (in test modules pytest rewrites asserts)."""
 
+from dataclasses import dataclass
+
+import numpy as np
+
 import futurex as fx
 
 
@@ -75,3 +79,28 @@ def mapped(xs):
         return (x * x).sum()
 
     return fx.vmap(loss)(xs), len(history)
+
+
+@dataclass
+class Weights:
+    w: np.ndarray
+
+
+def keep_in_dict(given, x):
+    given["kept"] = given["w"] * x
+    return (given["kept"] ** 2).sum()
+
+
+def keep_in_list(given, x):
+    given.append(given[0] * x)
+    return (given[-1] ** 2).sum()
+
+
+def keep_in_object(given, x):
+    given.kept = given.w * x
+    return (given.kept**2).sum()
+
+
+def keep_inside(given, x):
+    given["all"].append({"kept": given["all"][0]["w"] * x})
+    return (given["all"][-1]["kept"] ** 2).sum()

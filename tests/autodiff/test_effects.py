@@ -2,9 +2,23 @@
 
 import numpy as np
 import pytest
-from effect_cases import Recorder, branching, caller, looping, mapped, recording, talkative
+from effect_cases import (
+    Recorder,
+    Weights,
+    branching,
+    caller,
+    keep_in_dict,
+    keep_in_list,
+    keep_in_object,
+    keep_inside,
+    looping,
+    mapped,
+    recording,
+    talkative,
+)
 
 import futurex as fx
+from futurex.tree.pytree import flatten
 
 X = np.array([1.0, 2.0, 3.0])
 PRINTED = "sum 6.0\nsquares [1. 4. 9.]\n"
@@ -84,3 +98,18 @@ def test_what_each_example_records_is_recorded():
     fx.vmap(recorder.entry)(np.stack([X, 2 * X]))
     assert recorder.history == [6.0, 12.0]
     assert mapped(np.stack([X, 2 * X]))[1] == 2
+
+
+@pytest.mark.parametrize(
+    "keeping, given", [(keep_in_dict, {"w": X}), (keep_in_list, [X]), (keep_in_object, Weights(X)),
+                       (keep_inside, {"all": [{"w": X}]})],
+)  # fmt: skip
+def test_nests_of_arguments_are_copies_and_may_be_changed(keeping, given):
+    """The caller's see nothing of it."""
+    before = repr(given)
+    for derivative in (fx.grad(keeping), fx.grad(fx.checkpoint(keeping)), fx.futurize(fx.grad(keeping))):
+        for _ in range(2):
+            slope = derivative(given, X)
+            assert type(slope) is type(given)
+            np.testing.assert_allclose(np.asarray(flatten(slope)[0][0]), 2 * X**3)
+            assert repr(given) == before

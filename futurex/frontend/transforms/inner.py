@@ -28,7 +28,7 @@ from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, param
-from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+from futurex.tree.pytree import Structure, flatten, leaf_paths, parts_of, unflatten
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ def trace_inner(
             if each is None or node is None else each.tracer(node)
             for leaf, each, node in zip(leaves, stand_ins, params, strict=True)
         ]
-        inner_args, inner_kwargs = unflatten(structure, values)
+        inner_args, inner_kwargs = given = unflatten(structure, values)
+        _remember(given)
         current().transforms += 1
         try:
             out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
@@ -164,6 +165,16 @@ def trace_inner(
     written = any(cell.written for cell in cells)
     shared = tuple(_shared(out_leaves, kept, cells, scope.start))
     return Inner(graph, free, out_structure, kept, len(outs), states, written, shared)
+
+
+def _remember(given: Any) -> None:
+    """Note that the nests of the arguments are copies, which may be changed."""
+    kind: Any = type(given)
+    take_apart = parts_of(kind)
+    if take_apart is not None:
+        current().remember(given)
+        for part in take_apart(given)[1]:
+            _remember(part)
 
 
 def _replaced(
