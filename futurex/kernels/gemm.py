@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.kernels import openblas, pointwise
 from futurex.kernels.addresses import address_of
-from futurex.kernels.matrices import BoundProduct, Lie, Lies, ProductKernel, Turned, lie, stand_in
+from futurex.kernels.matrices import BoundProduct, Lie, Lies, OfViews, ProductKernel, Turned, lie, stand_in
 from futurex.kernels.numba_ import matrix_unit, nearest, panels, products, unit_parts
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.panels import NUMBERS, Form, Steps
@@ -254,25 +254,13 @@ class Product(ProductKernel):
         return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
 
 
-class Stored:
+class Stored(OfViews):
     """The kernel of a product that is written through a view, in the array that the node makes."""
 
     def __init__(self, node: Node, product: Product) -> None:
-        self.product, self.chain = product, node.attrs["chain"]
+        super().__init__(product)
+        self.chain = node.attrs["chain"]
         self.blocks = around(node.shape, self.chain)
-        self.threads = product.threads
-
-    @property
-    def interpreted(self) -> int:
-        return self.product.interpreted
-
-    @property
-    def ready(self) -> bool:
-        return self.product.ready
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the product compiled."""
-        self.product.prepare((), wait=wait)
 
     def __call__(self, out: Any, base: Any, x: Any, y: Any) -> Any:
         if address_of(out) != address_of(base):

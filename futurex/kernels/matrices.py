@@ -193,6 +193,25 @@ class BoundProduct:
         return self.steps
 
 
+class OfViews:
+    """A kernel that is a product of views of its own arrays."""
+
+    def __init__(self, product: ProductKernel) -> None:
+        self.product, self.threads = product, product.threads
+
+    @property
+    def interpreted(self) -> int:
+        return self.product.interpreted
+
+    @property
+    def ready(self) -> bool:
+        return self.product.ready
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have the product compiled."""
+        self.product.prepare((), wait=wait)
+
+
 def stand_in(node: Node) -> Any:
     """An array, never written, that lies in memory as the node's will; None for views that are rarely dense."""
     if node.record.view is None or node.op in ("param", "const", "item"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from futurex.kernels.matrices import BoundProduct, ProductKernel
+from futurex.kernels.matrices import BoundProduct, OfViews, ProductKernel
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.tree.aval import Aval
@@ -46,24 +46,12 @@ def of_product(node: Node, kernel: Kernel) -> Kernel:
     return replace(kernel, call=pointwise, late=pointwise, bind=pointwise.bind, contiguous=True)
 
 
-class Pointwise:
+class Pointwise(OfViews):
     """A product of the matrices that dense arrays of a convolution are."""
 
     def __init__(self, node: Node, product: ProductKernel) -> None:
-        self.product, self.turned = product, _TURNED[node.op]
-        self.threads = product.threads
-
-    @property
-    def interpreted(self) -> int:
-        return self.product.interpreted
-
-    @property
-    def ready(self) -> bool:
-        return self.product.ready
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the product compiled."""
-        self.product.prepare((), wait=wait)
+        super().__init__(product)
+        self.turned = _TURNED[node.op]
 
     def matrices(self, out: Any, x: Any, y: Any, *bias: Any) -> Sequence[Any]:
         """The result and the operands of the product."""

@@ -273,6 +273,17 @@ OTHERS = [
 ]  # fmt: skip
 
 
+def nobody_asks(monkeypatch, same):
+    """After some calls nothing that they hold is looked at piece by piece."""
+    for k in range(8):
+        same(np.full(3, k + 0.5))
+    asked, valid = [], Variant.valid
+    monkeypatch.setattr(Variant, "valid", lambda variant: asked.append(variant) or valid(variant))
+    for k in range(8):
+        same(np.full(3, k + 0.25))
+    assert not asked
+
+
 @pytest.mark.parametrize(("name", "other"), OTHERS)
 def test_inputs_that_objects_hold_are_asked_for_their_kind_alone(monkeypatch, name, other):
     f, mine, theirs = fx.futurize(weighted), Layer(), Layer()
@@ -281,13 +292,7 @@ def test_inputs_that_objects_hold_are_asked_for_their_kind_alone(monkeypatch, na
         assert called(f, (mine, x)) == called(weighted, (theirs, x))
         assert described(mine) == described(theirs)
 
-    for k in range(8):
-        same(np.full(3, k + 0.5))
-    asked, valid = [], Variant.valid
-    monkeypatch.setattr(Variant, "valid", lambda variant: asked.append(variant) or valid(variant))
-    for k in range(8):
-        same(np.full(3, k + 0.25))
-    assert not asked
+    nobody_asks(monkeypatch, same)
     for _ in range(3):
         before = getattr(mine, name), getattr(theirs, name)
         for layer in (mine, theirs):
@@ -344,13 +349,7 @@ def test_what_objects_hold_in_nests_is_asked_at_every_call(monkeypatch, change):
         assert outcome(f, mine) == outcome(held_parts, theirs)
         assert described(mine.parts) == described(theirs.parts)
 
-    for k in range(8):
-        same(np.full(3, k + 0.5))
-    asked, valid = [], Variant.valid
-    monkeypatch.setattr(Variant, "valid", lambda variant: asked.append(variant) or valid(variant))
-    for k in range(8):
-        same(np.full(3, k + 0.25))
-    assert not asked, f.explain()
+    nobody_asks(monkeypatch, same)
     for held in (mine, theirs):
         CHANGES[change](held)
     for k in range(4):
