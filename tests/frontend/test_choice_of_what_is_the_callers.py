@@ -354,3 +354,21 @@ def test_what_objects_hold_in_nests_is_asked_at_every_call(monkeypatch, change):
         CHANGES[change](held)
     for k in range(4):
         same(np.full(3, float(k)))
+
+
+COMING = fx.futurize(lambda x: x * 2.0)(np.ones(3))
+
+
+def scaled_by_a_future(held, x):
+    held.parts["w"] = x * COMING
+    return held.parts["w"].sum()
+
+
+def test_calls_that_find_futures_outside_have_no_choice():
+    """A plain one would wait for them."""
+    f, mine, theirs = fx.futurize(scaled_by_a_future), Held(), Held()
+    for k in range(8):
+        x = np.full(3, k + 0.5)
+        assert float(f(mine, x)) == float(scaled_by_a_future(theirs, x))
+    assert f._lane is not None, f.explain()
+    assert f._lane.choice is None

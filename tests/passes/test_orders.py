@@ -126,6 +126,11 @@ def of_another_order(x):
     return x
 
 
+def through_other_axes(x):
+    x.transpose(2, 0, 1)[...] = x.transpose(1, 2, 0) * 2.0
+    return x
+
+
 def of_nothing_like_it(x):
     x.T[...] = np.arange(float(x.size)).reshape(x.T.shape)
     return x
@@ -134,7 +139,8 @@ def of_nothing_like_it(x):
 @pytest.mark.parametrize(
     "function, shape, stores",
     [(centred, (300, 60), 0), (centred_products, (400, 50), 0), (scaled_block, (30, 20, 40), 0),
-     (of_another_order, (200, 90), None), (of_nothing_like_it, (200, 90), 1), (centred, (3, 2), 1)],
+     (of_another_order, (200, 90), None), (through_other_axes, (30, 30, 30), 1),
+     (of_nothing_like_it, (200, 90), 1), (centred, (3, 2), 1)],
 )  # fmt: skip
 def test_what_is_written_through_all_of_a_transposed_view(function, shape, stores):
     """No copy across, where it is made element by element of that view; the array lies as before."""
