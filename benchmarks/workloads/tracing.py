@@ -97,12 +97,15 @@ class FuturexTrace:
         return len(self.step().nodes)
 
     def step(self) -> Any:
-        """Trace once, from nothing."""
+        """Trace once, from nothing: a new function each time, so that no cache knows it."""
         import futurex as fx
         from futurex.runtime.plan import compile_plan
 
+        def fresh(*args: Any) -> Any:
+            return self._function(*args)
+
         make = fx.value_and_grad if self._differentiated else fx.futurize
-        graph = make(self._function).graph(*self._arguments)
+        graph = make(fresh).graph(*self._arguments)
         return compile_plan(graph).graph if self._compiled else graph
 
 

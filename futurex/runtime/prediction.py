@@ -47,12 +47,13 @@ def predicted(low: Lowering, layout: Layout, order: Sequence[int], copied: Seque
 
 
 def _kept(low: Lowering) -> tuple[int, int]:
-    """What kernels keep for themselves, those of sub-graphs included, and the most that one needs of what all share."""
+    """What kernels keep for themselves, those of sub-graphs included, and what they share, which every plan that has
+    become one function has of its own: the most that one of its kernels needs."""
     own, scratch = sum(draft.kernel.own for draft in low.drafts), max((d.kernel.scratch for d in low.drafts), default=0)
     for draft in low.drafts:
         for plan in draft.kernel.plans:
             inside = _kept(plan.low)
-            own, scratch = own + inside[0], max(scratch, inside[1])
+            own, scratch = own + inside[0], scratch + inside[1]
     return own, scratch
 
 

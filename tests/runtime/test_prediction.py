@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.kernels.steps import Workspace
 from futurex.passes.rounds import rounds_of
 from futurex.runtime.arenas import HUGE_PAGE
+from futurex.runtime.counters import HOT
 from futurex.runtime.plan import compile_plan
 
 RNG = np.random.default_rng(0)
@@ -173,6 +175,41 @@ def test_room_for_sums_of_blocks_is_counted():
     kept = [each.kernel.call.room.nbytes for each in plan.instructions if each.node.op == "moments"]
     assert kept
     assert plan.memory.kernels >= sum(kept) > 0
+
+
+def test_sums_over_rows_use_the_same_room_in_turn():
+    """A plan that has become one function has room for the kernel that needs most, and no more."""
+
+    def loss(w, x):
+        hidden = fx.nn.relu(fx.nn.batch_norm(x, w["scale"], w["shift"])[0])
+        return fx.nn.batch_norm(hidden @ w["matrix"], w["scale"], w["shift"])[0].sum()
+
+    w = {name: np.ones(size, np.float32) for name, size in (("scale", 256), ("shift", 256), ("matrix", (256, 256)))}
+    x = RNG.normal(size=(2000, 256)).astype(np.float32)
+    program = fx.lower(fx.grad(loss), w, x)
+    plan = compile_plan(program.graph)
+    inputs = program.flatten(w, x)
+    rows = [each.kernel for each in plan.instructions if each.node.op == "fused_reduction"]
+    needed = max(each.scratch for each in rows)
+    assert len(rows) > 1
+    assert min(each.scratch for each in rows) > 10_000
+    assert plan.memory.kernels < 2 * needed + sum(each.kernel.own for each in plan.instructions)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        shared = Workspace()
+        bound = [each.bind(shared) for each in rows]
+        kept = in_arrays()
+    finally:
+        tracemalloc.stop()
+    assert bound
+    assert needed <= kept < 2 * needed
+    plan.prepare(wait=True)
+    expected = plan.run(inputs)
+    for _ in range(HOT + 2):
+        results = plan.run(inputs)
+    for result, first in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, first)
 
 
 def lives(world):

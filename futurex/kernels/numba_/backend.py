@@ -127,7 +127,7 @@ class NumbaBackend:
         call = Joined(node, blocks, found)
         return Kernel(
             call, self.name, into=True, contiguous=True, rows=rows, late=call, bind=call.bind,
-            own=sum(kernel.own for kernel in found),
+            scratch=max(kernel.scratch for kernel in found),
         )  # fmt: skip
 
     def _region(
@@ -159,7 +159,7 @@ def kernel_of(node: Node, program: Program, name: str) -> Kernel | None:
     inplace = tuple(k for k in dense if node.inputs[k].aval in outs) if program.inplace else ()
     return Kernel(
         loop, name, into=True, inplace=inplace, contiguous=True, rows=program.rows, late=loop, bind=loop.bind,
-        own=program.scratch,
+        scratch=program.scratch,
     )  # fmt: skip
 
 
@@ -221,7 +221,7 @@ class _Loop:
     @property
     def bind(self) -> Callable[[Workspace], Bound] | None:
         """The kernel as steps; arguments beyond the bounds of an approximation are for a call to see."""
-        return None if self.program.guarded else lambda _: _BoundLoop(self)
+        return None if self.program.guarded else lambda workspace: _BoundLoop(self, workspace)
 
     def entry_for(self, addresses: list[int]) -> Entry:
         """The compiled loop for arrays, results first, that lie at these addresses."""
@@ -281,18 +281,17 @@ class _BoundLoop:
     """A region at fixed addresses: its block of parameters is written once, numbers that a run computes are copied
     into it."""
 
-    def __init__(self, loop: _Loop) -> None:
+    def __init__(self, loop: _Loop, workspace: Workspace) -> None:
         program, first = loop.program, len(loop.program.numbers)
-        self.loop = loop
+        self.loop, self.workspace = loop, workspace
         self.first_scalar = first + len(loop.checks) + len(program.steps)
         constants = self.first_scalar + len(loop.read)
         self.words = np.zeros(constants + len(loop.constants) // 8 + (program.scratch > 0), np.int64)
         self.words[:first] = program.numbers
         self.words[constants : constants + len(loop.constants) // 8] = np.frombuffer(loop.constants, np.int64)
-        self.scratch = np.zeros(program.scratch, np.uint8)
         self.block = address_of(self.words)
         if program.scratch:
-            self.words[-1] = address_of(self.scratch)
+            self.words[-1] = workspace.take(program.scratch)
         self.known: Any = None
         self.steps: list[Step] = []
         self.copied: frozenset[int] = frozenset()
@@ -333,7 +332,7 @@ class _BoundLoop:
         if self.known != (entry, computed):
             self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
             if program.scratch:
-                self.steps.append(clearing(address_of(self.scratch), HEAD))
+                self.steps.append(clearing(int(self.words[-1]), HEAD))
             self.steps.append(entry.step(self.block, loop.share))
         return self.steps
 
