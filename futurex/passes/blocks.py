@@ -158,7 +158,7 @@ class Blocks:
         for value, index in zip(self.outs, self.indices, strict=True):
             read = [sources[each] for each in _inside_of(value) if each in sources]
             copied = all(not each.inputs or each.op == "cast" for each in _inside_of(value))
-            if copied and any(is_scattered(each, 1) for each in read):
+            if copied and any(is_scattered(each, 1) and step_of(each) is None for each in read):
                 return False  # NumPy copies those once
             gaps = any(step_of(each, 1) is not None for each in read)
             length = _neighbours(root.shape, value.shape, index)

@@ -52,19 +52,56 @@ class Steps:
 
 def keep_orders(graph: Graph) -> Graph:
     """The graph with such operations on the arrays themselves."""
-    if not any(node.op == "transpose" for node in graph.nodes):
+    if all(_exchange(node) is None for node in graph.nodes):
         return graph
     axes = _turned(graph)
     makers: dict[Node, Maker] = {}
     straight: dict[Node, Node] = {}
     for node in graph.nodes:
-        if node in axes and node.op != "transpose":
+        if node in axes and _exchange(node) is None:
             makers[node] = _maker(node, axes, straight)
-        elif node.op == "transpose" and node.inputs[0] in axes and node.inputs[0].op != "transpose":
+        elif node.op == "transpose" and node.inputs[0] in axes and _exchange(node.inputs[0]) is None:
             makers[node] = _view(node, axes[node.inputs[0]], straight)
         elif _writes_across(node, axes):
             makers[node] = functools.partial(_straight_of, node.inputs[1], straight)
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _exchange(node: Node) -> Axes | None:
+    """The order in which a node, or a view as the last of its steps but for slices, takes the axes of what it reads."""
+    if not node.is_static:
+        return None
+    if node.op == "transpose":
+        return tuple(node.attrs["axes"])
+    if node.op == "load":
+        for step in reversed(node.attrs["chain"]):
+            if step[0] == "transpose":
+                return tuple(step[1])
+            if not _slices(step):
+                break
+    return None
+
+
+def _slices(step: Any) -> bool:
+    """Does a step of a view leave all axes, and some elements along each?"""
+    return bool(step[0] == "index" and all(entry[0] == "s" for entry in step[1]))
+
+
+def _unexchanged(node: Node) -> Node:
+    """What the axes of a transpose or of such a view are exchanged of."""
+    if node.op == "transpose":
+        return node.inputs[0]
+    chain = node.attrs["chain"]
+    place = max(k for k, step in enumerate(chain) if step[0] == "transpose")
+    axes = chain[place][1]
+    kept = (*chain[:place], *(_turned_slices(step, axes) for step in chain[place + 1 :]))
+    return apply("load", *node.inputs, **{**node.attrs, "chain": kept}) if kept else node.inputs[0]
+
+
+def _turned_slices(step: Any, axes: Axes) -> Any:
+    """Slices of a transposed array as slices of the array itself."""
+    entries = (*step[1], *[("s", None, None, None)] * (len(axes) - len(step[1])))
+    return ("index", tuple(entries[axis] for axis in undone(axes)))
 
 
 def _writes_across(node: Node, axes: Mapping[Node, Axes]) -> bool:
@@ -141,10 +178,9 @@ def _straightened(node: Node) -> Node | None:
 def _sliced(node: Node, whole: Node, axes: Axes) -> Node | None:
     """Slices of a transposed array."""
     chain = node.attrs["chain"]
-    if len(chain) != 1 or chain[0][0] != "index" or any(entry[0] != "s" for entry in chain[0][1]):
+    if len(chain) != 1 or not _slices(chain[0]):
         return None
-    entries = (*chain[0][1], *[("s", None, None, None)] * (len(axes) - len(chain[0][1])))
-    turned = (("index", tuple(entries[axis] for axis in undone(axes))),)
+    turned = (_turned_slices(chain[0], axes),)
     return apply("transpose", apply("load", whole, *node.inputs[1:], chain=turned), axes=axes)
 
 
@@ -221,13 +257,13 @@ def _turned(graph: Graph) -> dict[Node, Axes]:
     users, outs = users_of(graph), set(graph.outs)
     axes: dict[Node, Axes] = {}
     for node in graph.nodes:
-        found = node.attrs["axes"] if node.op == "transpose" and node.is_static else _axes_of(node, axes)
+        found = _exchange(node) or _axes_of(node, axes)
         if found is not None:
-            axes[node] = tuple(found)
+            axes[node] = found
     while True:
         lost = [
             node for node in axes
-            if node.op != "transpose" and not (
+            if _exchange(node) is None and not (
                 all(user in axes or user.op == "transpose" or _writes_across(user, axes) for user in users[node])
                 and all(source in axes for source in node.inputs if source.shape == node.shape)
                 and (users[node] or node in outs)
@@ -286,9 +322,9 @@ def _maker(node: Node, axes: Mapping[Node, Axes], straight: dict[Node, Node]) ->
 
 def _before_transpose(value: Node, axes: Axes) -> Node:
     """What the axes are exchanged of. Where that undid another exchange, the value is no transpose any more."""
-    if value.op == "transpose" and value.attrs["axes"] == axes:
-        return value.inputs[0]
-    return apply("transpose", value, axes=undone(axes))
+    if _exchange(value) != axes:
+        return apply("transpose", value, axes=undone(axes))
+    return _unexchanged(value)
 
 
 def _view(node: Node, before: Axes, straight: Mapping[Node, Node]) -> Maker:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from futurex.passes.assemble import assemble
+from futurex.passes.columns import order_columns
 from futurex.passes.common import share
 from futurex.passes.contractions import lower_contractions
 from futurex.passes.dead import prune
@@ -42,12 +43,12 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     expand, simplify, substitute, share, prune, stack_tapes, lower_contractions, transform_convolutions,
     tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows,
-    reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops, join_in_place, fuse,
-    join_updates, recompute, join_siblings, write_through, copy_turned,
+    reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops, order_columns, join_in_place,
+    fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
-_OUTSIDE = (assemble, give_loops, join_in_place, write_through, copy_turned)
+_OUTSIDE = (assemble, give_loops, order_columns, join_in_place, write_through, copy_turned)
 """Those that bodies of loops do without: they deliver to views, and begin with arrays of their own, in their way."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")

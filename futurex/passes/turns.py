@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from futurex.ops.fusion import is_generated
 from futurex.ops.joined import columns_of
-from futurex.ops.strides import goes_on, step_of, turned_along
-from futurex.passes.blocks import MOST_COLUMNS, view_of
+from futurex.ops.strides import step_of, turned_along
+from futurex.passes.columns import column, read_by_columns
 from futurex.passes.fuse import ALONE_ELEMENTS, region_of
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
@@ -34,12 +34,9 @@ def _copied(node: Node, view: Node) -> Node:
     if turned_along(view) is not None or step_of(view) not in (None, 1):
         same = param(node.aval, "a0")
         return region_of([same], [same], [view])
-    if node.ndim < 2 or not 1 < node.shape[-1] <= MOST_COLUMNS or goes_on(view):
+    if not read_by_columns(view):
         return node
-    whole = [(0, extent) for extent in node.shape[:-1]]
-    columns = [view_of(view, (*whole, k)) for k in range(node.shape[-1])]
-    if any(step_of(each) is None for each in columns):
-        return node
+    columns = [column(view, k) for k in range(node.shape[-1])]
     params = [param(each.aval, f"a{k}") for k, each in enumerate(columns)]
     graph = Graph(params, params, "join")
     return apply("fused_join", *columns, graph=graph, blocks=columns_of(node.shape), shape=node.shape)

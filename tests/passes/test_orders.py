@@ -22,6 +22,11 @@ CASES = {
     "another type": lambda a, b, v: a.T.astype(np.float32) * 2,
     "an axis moved": lambda a, b, v: np.moveaxis(v, 0, -1) * 2 + 1,
     "complex": lambda a, b, v: (a.T + 1j * b.T) * 2,
+    "blocks": lambda a, b, v: a.reshape(20, 10, 30, 10).swapaxes(1, 2) * 2 + 1,
+    "of a part": lambda a, b, v: a[10:, ::2].T * 2 + b[10:, 1::2].T,
+    "a part of it": lambda a, b, v: a.T[7:, ::2] * 2,
+    "a quarter turn": lambda a, b, v: np.rot90(a) + 1,
+    "a part of blocks": lambda a, b, v: v.reshape(10, 2, 30, 40).transpose(1, 3, 0, 2)[:, 5:] - 1,
 }
 
 
