@@ -347,6 +347,24 @@ def spread_in_windows(x: Any) -> Any:
     return np.sqrt(np.maximum((second[20:] - second[:-20]) / 20 - mean * mean, 0))
 
 
+@case("x")
+def smoothed(x: Any) -> Any:
+    """Return a signal behind a window of 25 elements."""
+    return np.convolve(x, np.hanning(25) / 12, "same")
+
+
+@case("image")
+def colours_backwards(image: Any) -> Any:
+    """Return a picture whose colours lie the other way round, as numbers from zero to one."""
+    return image[:, :, ::-1].astype(np.float32) / 255
+
+
+@case("a")
+def in_blocks(a: Any) -> Any:
+    """Return blocks of 50 x 50 elements, scaled."""
+    return a.reshape(20, 50, 20, 50).swapaxes(1, 2) * 2 + 1
+
+
 @case("a")
 def centred_rows(a: Any) -> Any:
     """Return rows of mean 0, by transposing twice."""

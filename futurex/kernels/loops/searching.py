@@ -19,6 +19,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
 from futurex.kernels.numba_.scalar import operate, register_type
+from futurex.kernels.numba_.sliding import slides
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -258,8 +259,8 @@ def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
         raise Unsupported("a convolution of another kind")
     if m > n:
         (a, n), (v, m) = (v, m), (a, n)
-    if m <= _SMALL:
-        raise Unsupported("a convolution with a few taps")
+    if m <= _SMALL or slides(*(each.aval for each in node.inputs), node.aval):
+        raise Unsupported("a convolution with a few taps, or one that a kernel of its own is faster at")
     f, size, function = e.function, a.dtype.itemsize, dtypes.dot(a.dtype)
     before = {"full": m - 1, "same": m // 2, "valid": 0}[node.attrs["mode"]]
     after = {"full": m - 1, "same": m - m // 2 - 1, "valid": 0}[node.attrs["mode"]]
