@@ -1,7 +1,8 @@
-"""Counts and sums by position: ``np.bincount`` and ``np.histogram``."""
+"""Counts and sums by position, ``np.bincount`` and ``np.histogram``; and which elements are among a few numbers."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -9,9 +10,40 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.numpy_api.ufuncs import call_ufunc
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, fresh, new_array
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
 from futurex.tree.node import const
+
+_FEW, _MANY = 16, 32
+"""Numbers among which elements are looked for one by one, and how many elements have NumPy do so, too."""
+
+
+@handles(np.isin)
+def isin(element: Any, test_elements: Any, assume_unique: Any = False, invert: Any = False, *, kind: Any = None) -> Any:
+    """Comparisons with each of a few numbers that are known."""
+    x, numbers = as_tracer(element), _numbers(test_elements)
+    plain = assume_unique is False and kind is None and isinstance(invert, bool)
+    if numbers is not None and x.dtype.kind in "iu" and numbers.dtype.kind in "iu":
+        limits = np.iinfo(x.dtype)
+        numbers = np.array([each for each in numbers.tolist() if limits.min <= each <= limits.max], x.dtype)
+    many = x.ndim > 0 and x._node.is_static and x.size >= _MANY and x.dtype.kind in "iuf"
+    if numbers is None or not numbers.size or not many or not plain:
+        raise Escape("numpy.isin of other numbers", "NumPy sorts them, or makes a table")
+    same = [call_ufunc(np.equal, "__call__", (x, number), {}) for number in numbers]
+    found = functools.reduce(lambda one, other: call_ufunc(np.logical_or, "__call__", (one, other), {}), same)
+    return call_ufunc(np.logical_not, "__call__", (found,), {}) if invert else found
+
+
+def _numbers(values: Any) -> np.ndarray[Any, Any] | None:
+    """A few numbers that the trace knows, as one row of them."""
+    values = entered(values)
+    if isinstance(values, Tracer):
+        values = values._node.value
+    elif not isinstance(values, list | tuple) or not all(isinstance(each, int | float) for each in values):
+        return None
+    found = np.ravel(np.asarray(values))
+    return found if 0 < found.size <= _FEW and found.dtype.kind in "iuf" else None
 
 
 @handles(np.bincount)
