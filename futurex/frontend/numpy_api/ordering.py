@@ -49,6 +49,28 @@ HANDLERS[np.sort] = _sorted("sort")
 HANDLERS[np.argsort] = _sorted("argsort")
 
 
+_LONG = 4096
+"""Numbers from which NumPy's own merging takes longer than orders one after the other."""
+
+
+@handles(np.lexsort)
+def lexsort(keys: Any, axis: Any = -1) -> Tracer:
+    """A stable order by each key, of what the one before has brought in order."""
+    if not isinstance(keys, tuple | list):
+        raise Escape("numpy.lexsort of one array", "only several keys have a translation")
+    nodes = [array_node(key) for key in keys]
+    rows = {node.shape for node in nodes}
+    if len(nodes) < 2 or len(rows) > 1 or axis not in (-1, 0) or isinstance(axis, bool):
+        raise Escape("numpy.lexsort of other keys", "only several keys of one length have a translation")
+    if not all(node.is_static and node.ndim == 1 and node.shape[0] >= _LONG for node in nodes):
+        raise Escape("numpy.lexsort of short keys", "NumPy is as fast")
+    order = emit("argsort", nodes[0], axis=0, kind="stable")
+    for node in nodes[1:]:
+        there = emit("gather", node, order, pattern=(("d", 0),))
+        order = emit("gather", order, emit("argsort", there, axis=0, kind="stable"), pattern=(("d", 0),))
+    return new_array(order)
+
+
 @handles(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
     if order is not None or kind != "introselect":
