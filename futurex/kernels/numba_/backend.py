@@ -19,6 +19,7 @@ from futurex.kernels.numba_ import (
     draws,
     dropout,
     labels,
+    merges,
     moments,
     picked,
     pool,
@@ -55,7 +56,7 @@ _WRITTEN = {
     "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
     "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
-    "matmul": whole_products.claim, "convolve": sliding.claim,
+    "matmul": whole_products.claim, "convolve": sliding.claim, "sort": merges.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
