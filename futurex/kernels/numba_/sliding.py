@@ -8,6 +8,7 @@ sum in order whose products are not rounded. Last bits of these may differ.
 from __future__ import annotations
 
 import functools
+import math
 
 from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.channels import Written
@@ -27,21 +28,21 @@ _ABREAST = 8
 """Vectors of results side by side, so that sums do not wait for each other."""
 
 
-def slides(a: Aval, v: Aval, out: Aval) -> bool:
-    """Is a convolution of these arrays one that this kernel computes?"""
-    if not (a.static and v.static) or a.weak or v.weak or not a.dtype == v.dtype == out.dtype:
+def slides(node: Node) -> bool:
+    """Is it a convolution that this kernel computes?"""
+    out, avals = node.aval, [each.aval for each in node.inputs]
+    if not isinstance(out, Aval) or not node.is_static or any(each.weak or each.dtype != out.dtype for each in avals):
         return False
-    weights = min(a.size, v.size)
-    return out.dtype.str[1:] in _WORDS and out.dtype.isnative and weights <= MOST_WEIGHTS and a.size * v.size >= LEAST
+    if out.dtype.str[1:] not in _WORDS or not out.dtype.isnative:
+        return False
+    return min(each.size for each in avals) <= MOST_WEIGHTS and math.prod(each.size for each in avals) >= LEAST
 
 
 def claim(node: Node, threads: int) -> Written | None:
     """The kernel of a ``convolve``; None for a small one, or one of other numbers."""
-    if not isinstance(node.aval, Aval) or not node.is_static:
+    if not slides(node):
         return None
     a, v = (each.aval for each in node.inputs)
-    if not (isinstance(a, Aval) and isinstance(v, Aval) and slides(a, v, node.aval)):
-        return None
     swapped = v.size > a.size
     count, weights = max(a.size, v.size), min(a.size, v.size)
     left = {"full": weights - 1, "same": weights // 2, "valid": 0}[node.attrs["mode"]]
