@@ -62,7 +62,8 @@ def test_rows_are_in_numpys_order(dtype, size, threads, spread, seed):
 @pytest.mark.parametrize(
     "x",
     [np.arange(1000.0), -np.arange(1000.0), np.zeros(1000), np.full(1000, np.nan),
-     np.r_[np.full(500, np.nan), np.ones(500)], np.r_[np.ones(500), np.full(500, np.nan)], np.r_[np.arange(500, 1000), np.arange(500)],
+     np.r_[np.full(500, np.nan), np.ones(500)], np.r_[np.ones(500), np.full(500, np.nan)],
+     np.r_[np.arange(500, 1000), np.arange(500)],
      np.r_[np.full(500, np.iinfo("i8").max), np.full(500, np.iinfo("i8").min)], np.tile([3, 1, 2], 400)],
 )  # fmt: skip
 def test_rows_whose_parts_lie_apart(x, threads):
