@@ -23,7 +23,7 @@ from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.threads import may_share
 from futurex.tree.node import Node
 
-LARGEST, _WIDEST = 6, 16
+LARGEST, _WIDEST = 12, 24
 """Rows of a matrix, and elements of a row with its right sides, at most."""
 _FEWEST = 32
 """Matrices, from which LAPACK takes some ten microseconds."""
