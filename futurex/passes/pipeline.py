@@ -17,6 +17,7 @@ from futurex.passes.fuse import fuse
 from futurex.passes.joins import join_in_place
 from futurex.passes.loop_inputs import give_loops
 from futurex.passes.low_rank import join_updates
+from futurex.passes.masked import compute_everywhere
 from futurex.passes.orders import keep_orders, turn_first
 from futurex.passes.pooling import keep_places
 from futurex.passes.recompute import recompute
@@ -41,10 +42,10 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, substitute, share, prune, stack_tapes, lower_contractions, transform_convolutions,
-    tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows,
-    reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops, order_columns, join_in_place,
-    fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
+    expand, simplify, substitute, share, compute_everywhere, prune, stack_tapes, lower_contractions,
+    transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps,
+    write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops,
+    order_columns, join_in_place, fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
