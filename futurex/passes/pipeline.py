@@ -49,8 +49,8 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
-_OUTSIDE = (assemble, give_loops, order_columns, join_in_place, write_through, copy_turned)
-"""Those that bodies of loops do without: they deliver to views, and begin with arrays of their own, in their way."""
+_OUTSIDE = (assemble, give_loops, copy_turned)
+"""Those that bodies of loops do without: they begin with arrays of their own."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 

@@ -1,0 +1,123 @@
+"""What bodies of loops over large arrays become: one kernel that writes a round's result where it belongs."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.runtime.plan import compile_plan
+
+RNG = np.random.default_rng(9)
+SQUARE, ROW, POINTS = RNG.normal(size=(300, 300)), RNG.normal(size=100_000), RNG.normal(size=(60_000, 2))
+
+
+def heat(u):
+    u = u.copy()
+    for _ in range(40):
+        u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return u
+
+
+def advection(u):
+    u = u.copy()
+    for _ in range(40):
+        u[1:] = u[1:] - 0.3 * (u[1:] - u[:-1])
+    return u
+
+
+def upwards(u):
+    u = u.copy()
+    for _ in range(40):
+        u[:-1] += 0.1 * u[1:]
+    return u
+
+
+def waves(u):
+    u, v = u.copy(), u.copy()
+    for _ in range(40):
+        w = 2 * u - v
+        w[1:-1, 1:-1] += 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] - 2 * u[1:-1, 1:-1])
+        v, u = u, w
+    return u
+
+
+def round_about(u):
+    u = u.copy()
+    for _ in range(40):
+        u = u + 0.1 * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u)
+    return u
+
+
+def shifted(x):
+    for _ in range(40):
+        x = np.concatenate([x[1:], x[:1]]) * 0.5 + x * 0.5
+    return x
+
+
+def turned(p):
+    for _ in range(40):
+        p = np.stack([p[:, 0] * 0.9 - p[:, 1] * 0.1, p[:, 0] * 0.1 + p[:, 1] * 0.9], axis=1)
+    return p
+
+
+def exchanged(p):
+    for _ in range(40):
+        p = p[:, ::-1] * 0.5 + 1.0
+    return p
+
+
+def until_it_rests(u):
+    u, change = u.copy(), 1.0
+    while change > 1e-2:
+        before = u[1:-1, 1:-1].copy()
+        u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+        change = np.abs(u[1:-1, 1:-1] - before).max()
+    return u
+
+
+CASES = {
+    heat: (SQUARE, "fused_store"), advection: (SQUARE, "fused_store"), upwards: (SQUARE, "fused_store"),
+    waves: (SQUARE, "fused_store"), round_about: (SQUARE, "fused_join"), shifted: (ROW, "fused_join"),
+    turned: (POINTS, "fused_join"), exchanged: (POINTS, "fused_join"), until_it_rests: (SQUARE, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_a_round_is_one_kernel(function):
+    x, op = CASES[function]
+    program = fx.lower(function, x)
+    plan = compile_plan(program.graph)
+    bodies = [inner for each in plan.instructions for inner in each.kernel.plans]
+    assert op is None or op in {each.node.op for inner in bodies for each in inner.instructions}
+    given, expected = x.copy(), function(x)
+    for _ in range(3):
+        np.testing.assert_array_equal(plan.run([x])[0], expected)
+    np.testing.assert_array_equal(x, given)
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_values_are_numpys(function):
+    x, _ = CASES[function]
+    f = fx.futurize(function)
+    for scale in (1.0, 2.0, 0.5):
+        np.testing.assert_array_equal(f(scale * x), function(scale * x))
+
+
+@pytest.mark.parametrize("function", [heat, advection, round_about, turned])
+def test_slopes_through_rounds(function):
+    x, _ = CASES[function]
+    weights = RNG.normal(size=x.shape)
+    slope = np.asarray(fx.grad(lambda x: (function(x) * weights).sum())(x))
+    step = RNG.normal(size=x.shape)
+    along = ((function(x + 1e-6 * step) - function(x - 1e-6 * step)) * weights).sum() / 2e-6
+    assert (slope * step).sum() == pytest.approx(along, rel=1e-6)
+
+
+def test_an_argument_that_is_given_away_is_written_over():
+    def rounds(u):
+        for _ in range(40):
+            u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+        return u
+
+    f = fx.futurize(lambda u: rounds(u.copy()), donate="u")
+    for _ in range(3):
+        np.testing.assert_array_equal(f(SQUARE.copy()), heat(SQUARE))
