@@ -11,6 +11,7 @@ import numpy as np
 from futurex.kernels.cuda_ import OPTIONS, Operand, numbered, region_source
 from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cuda_.source import Body
+from futurex.kernels.cupy_ import nvrtc
 from futurex.kernels.cupy_.devices import Device
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -131,5 +132,5 @@ def compiled(device: Device, text: str) -> Any:
     """The kernel ``region`` of a text, once for each text."""
     key = device.kind, text
     if key not in _kernels:
-        _kernels[key] = device.xp.RawKernel(text, "region", options=OPTIONS)
+        _kernels[key] = nvrtc.kernel(device, text, "region", OPTIONS)
     return _kernels[key]
