@@ -152,7 +152,13 @@ def findings() -> Iterator[str]:
     yield f"driver for CUDA {_version(runtime.driverGetVersion())}, runtime {_version(runtime.runtimeGetVersion())}"
     nvrtc = _told(lambda: "{}.{}".format(*here.xp.cuda.nvrtc.getVersion()))
     yield f"CuPy {here.xp.__version__}, NVRTC {nvrtc}"
+    yield f"kernels of CuPy {_told(lambda: _tried(here.xp))}"
     yield f"cuDNN {_told(lambda: str(importlib.import_module('cudnn').backend_version_string()))}"
+
+
+def _tried(xp: Any) -> str:
+    """Whether CuPy's kernels run: that takes headers of CUDA, which a package of CuPy alone has not."""
+    return "compile" if float(xp.arange(3.0).sum()) == 3 else "give wrong numbers"
 
 
 def _version(number: int) -> str:
