@@ -37,6 +37,7 @@ F(DeviceGetAttribute)(int *v, int name, int d) {  /* blocks, grids, shared memor
         : name == 39 ? 2048 : name == 5 ? 2147483647 : name >= 6 && name <= 7 ? 65535 : name >= 1 && name <= 4 ? 1024
         : name == 12 ? 65536 : 0;
     return 0; }
+F(GetDeviceProperties_v2)(char *all, int d) { *(int *)(all + 308) = 32; return 0; }  /* of a warp */
 F(DeviceSynchronize)(void) { return 0; }
 F(Malloc)(void **p, size_t n) { if (posix_memalign(p, 512, n + 1)) return 2; memset(*p, 0, n); return 0; }
 F(Free)(void *p) { free(p); return 0; }
@@ -90,11 +91,36 @@ int cuLaunchKernel(
 int cuFuncGetAttribute(int *v, int name, void *f) { *v = name ? 32 : 1024; return 0; }
 """
 
-CUBLAS = """
+LIBRARIES = {
+    "cublas": """
 int cublasCreate_v2(void **h) { *h = (void *)64; return 0; }
 int cublasGetMathMode(void *h, int *m) { *m = 0; return 0; }
 int cublasGetPointerMode_v2(void *h, int *m) { *m = 0; return 0; }
-"""
+int cublasGemmStridedBatchedEx(void) { return 0; }
+int cublasSetWorkspace_v2(void) { return 0; }
+""",
+    "cusolver": "int cusolverDnCreate(void **h) { *h = (void *)64; return 0; }\n",
+    "cufft": "int cufftCreate(int *h) { *h = 1; return 0; }\n",
+}
+"""What libraries answer; their other functions say that all is well."""
+
+SIZES = {
+    "potrf_bufferSize": (6,), "getrf_bufferSize": (6,), "geqrf_bufferSize": (6,), "gqr_bufferSize": (8,),
+    "gesvd_bufferSize": (4,), "gesvdj_bufferSize": (13,), "gesvdjBatched_bufferSize": (12,), "evd_bufferSize": (8,),
+    "evj_bufferSize": (8,), "evjBatched_bufferSize": (8,), "DnXsyevd_bufferSize": (12, 13), "MakePlan1d": (5,),
+    "MakePlanMany": (12,), "getrsBatched": (10,),
+}  # fmt: skip
+"""By how functions end: which of their arguments take the bytes that they want to work in."""
+
+
+def answering(name):
+    """C of a function that wants no memory to work in, or that does nothing."""
+    for end in sorted(SIZES, key=len, reverse=True):
+        if name.endswith(end):
+            listed = ", ".join(f"long a{k + 1}" for k in range(max(SIZES[end])))
+            wide = "long" if "MakePlan" in end or "DnX" in end else "int"
+            return f"int {name}({listed}) {{ {' '.join(f'*({wide} *)a{k} = 0;' for k in SIZES[end])} return 0; }}"
+    return f"int {name}() {{ return 0; }}"
 
 
 def built(folder, name, text, *more):
@@ -137,15 +163,17 @@ def replace(path, stand_ins):
 def install(folder):
     """Put the described GPU under CuPy, which must not have been imported."""
     site = Path(importlib.util.find_spec("cupy_backends").origin).parent.parent
-    [cublas] = site.glob("cupy_backends/cuda/libs/cublas.*.so")
-    asked = {name for name, kind, _ in symbols(cublas, "-D") if kind == "U" and name.startswith("cublas")}
-    [major] = {line.rpartition(".")[2] for line in dynamic(cublas) if line.startswith("libcublas.so.")}
+    users = {name: next(site.glob(f"cupy*/cuda/**/{name}.*.so")) for name in LIBRARIES}
+    needed = {name: next(each for each in dynamic(path) if each.startswith(f"lib{name}."))
+              for name, path in users.items()}  # fmt: skip
+    major = needed["cublas"].rpartition(".")[2]
     stand_ins = built(folder, "libcuda.so.1", f"#define VERSION {major}000\n{RUNTIME}")
-    asked |= {"cublasGemmStridedBatchedEx", "cublasSetWorkspace_v2"}
-    others = (f"int {name}() {{ return 0; }}" for name in asked if f" {name}(" not in CUBLAS)
-    versions = folder / "versions"
-    versions.write_text(f"libcublas.so.{major} {{ global: *; }};")
-    built(folder, f"libcublas.so.{major}", "\n".join([CUBLAS, *others]), f"-Wl,--version-script={versions}")
+    for name, text in LIBRARIES.items():
+        asked = {each for each, kind, _ in symbols(users[name], "-D") if kind == "U" and each.startswith(name)}
+        others = (answering(each) for each in sorted(asked) if f" {each}(" not in text)
+        versions = folder / f"{name}.versions"
+        versions.write_text(f"{needed[name]} {{ global: *; }};")
+        built(folder, needed[name], "\n".join([text, *others]), f"-Wl,--version-script={versions}")
     for path in sorted(site.glob("cupy*/**/*.so")):
         replace(path, stand_ins)
     from cupy.cuda import compiler, function

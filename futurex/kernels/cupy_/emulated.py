@@ -266,6 +266,8 @@ def _field(name: str) -> Any:
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        if unknown := {"initial", "where"} & set(kwargs):
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown.pop()!r}")
         return _called(getattr(self._host, name), args, kwargs)
 
     return method
