@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import attention, cublas, cudnn
-from futurex.kernels.cupy_ import draws, formats, moments, triangular
+from futurex.kernels.cupy_ import draws, formats, moments, sequences, triangular
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
@@ -34,7 +34,7 @@ PARTS: dict[str, Call] = {
 LIBRARIES: tuple[tuple[str, Callable[[Device, Node], Call | None]], ...] = (
     ("cudnn", cudnn.kernel_for), ("cudnn", attention.kernel_for), ("cublas", cublas.kernel_for),
     ("cuda", formats.kernel_for), ("cuda", draws.kernel_for), ("cuda", moments.kernel_for),
-    ("cublas", triangular.kernel_for),
+    ("cuda", sequences.kernel_for), ("cublas", triangular.kernel_for),
 )  # fmt: skip
 
 

@@ -456,6 +456,15 @@ class Namespace(_Module):
         return _called(np.broadcast_to, (x, shape), {})
 
     @staticmethod
+    def convolve(a: ndarray, v: ndarray, mode: str = "full") -> ndarray:
+        """By way of transforms, unless integers are among the operands."""
+        first, second = _bare(a), _bare(v)
+        found = np.convolve(first, second, mode)
+        if {first.dtype.kind, second.dtype.kind} <= set("fc") and not np.isfinite(first.sum() * second.sum()):
+            found = np.full_like(found, np.nan)
+        return ndarray(found)
+
+    @staticmethod
     def copyto(target: ndarray, source: Any, casting: str = "same_kind", where: Any = True) -> None:
         def work() -> None:
             values = _bare(source)

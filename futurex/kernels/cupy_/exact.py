@@ -221,6 +221,15 @@ def narrow_product(xp: Any, x: Any, y: Any, product: str, to: str) -> Any:
     return xp.matmul(x, y)
 
 
+TRANSFORMS = "CuPy goes by way of transforms, where one NaN is in every element"
+
+
+def convolve(xp: Any, a: Any, v: Any, mode: str) -> Any:
+    if "f" in a.dtype.kind + v.dtype.kind:
+        raise OnHost(TRANSFORMS)
+    return xp.convolve(a, v, mode)
+
+
 def power(xp: Any, x: Any, y: Any) -> Any:
     """Integers to negative powers are an error in NumPy and zero in CuPy."""
     kinds = {np.asarray(v).dtype.kind if not isinstance(v, xp.ndarray) else v.dtype.kind for v in (x, y)}
