@@ -132,6 +132,16 @@ def test_values_that_cupy_would_get_wrong():
         assert agree(outcome(fx.futurize(program, device="gpu"), args), outcome(program, args))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_first_nan_is_the_extreme(name, dtype):
+    x = np.arange(12.0).reshape(3, 4).astype(dtype)
+    x[1, [1, 3]] = x[2, 2] = np.nan
+    for axis in (None, 0, 1):
+        found = fx.futurize(lambda x, axis=axis: getattr(np, name)(x, axis=axis), device="gpu")(x)
+        np.testing.assert_array_equal(np.asarray(found), getattr(np, name)(x, axis=axis))
+
+
 def test_loops_and_branches_run_there(regression):
     def program(x, n):
         total = np.zeros(x.shape[1])

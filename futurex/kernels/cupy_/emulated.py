@@ -432,6 +432,20 @@ def _scalar(value: Any) -> Any:
     return value
 
 
+def _extreme_place(name: str) -> Callable[..., Any]:
+    """``argmax`` or ``argmin``: of several NaN any may win, and here the last one does."""
+
+    def function(x: ndarray, axis: Any = None, **options: Any) -> Any:
+        values = _bare(x)
+        nans = np.isnan(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)
+        count = values.size if axis is None else values.shape[axis]
+        last = count - 1 - np.argmax(np.flip(nans, axis), axis=axis, **options)
+        found = getattr(np, name)(values, axis=axis, **options)
+        return ndarray(np.asarray(np.where(nans.any(axis=axis, **options), last, found)))
+
+    return function
+
+
 class Namespace(_Module):
     """What stands for the module ``cupy``."""
 
@@ -440,6 +454,7 @@ class Namespace(_Module):
         self.ndarray = ndarray
         self.ufunc = ufunc
         self.RawKernel = RawKernel
+        self.argmax, self.argmin = map(_extreme_place, ("argmax", "argmin"))
         self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
         self.fft = _Module(np.fft, _ABSENT_IN["fft"])
         self.cuda = CUDA

@@ -196,7 +196,7 @@ def arg_extreme(name: str) -> Any:
 
     def kernel(xp: Any, x: Any, axis: Any, **options: Any) -> Any:
         found = getattr(xp, name)(x, axis=axis, **options)
-        if x.dtype.kind != "f":
+        if x.dtype.kind not in "fc":
             return found
         nans = xp.isnan(x)
         return xp.where(xp.any(nans, axis=axis, **options), xp.argmax(nans, axis=axis, **options), found)
