@@ -228,6 +228,44 @@ def judged(device):
             yield str(case), None, said
 
 
+def steps():
+    """Of a training step of a small network in each precision: its name, what runs otherwise than is meant for it, and
+    why it is no graph. What it computes is nothing, so that a replay may well give other values."""
+    import numpy as np
+
+    import futurex as fx
+
+    def loss(params, x, labels):
+        h = fx.nn.layer_norm(x, params["scale"], params["shift"])
+        q, k, v = (h @ params[name] for name in "qkv")
+        h = x + fx.nn.softmax(q @ k.transpose(0, 2, 1)) @ v
+        pooled = fx.nn.max_pool(h.reshape(64, 8, 4, 10), 2).reshape(64, -1)
+        return fx.nn.softmax_cross_entropy(np.tanh(pooled) @ params["out"], labels).mean()
+
+    rng = np.random.default_rng(0)
+    shapes = {"scale": (40,), "shift": (40,), "out": (80, 6), **dict.fromkeys("qkv", (40, 40))}
+    optimizer, slope = fx.optim.adamw(1e-3), fx.value_and_grad(loss)
+
+    def step(params, state, x, labels):
+        loss, grads = slope(params, x, labels)
+        return *optimizer.update(params, grads, state), loss
+
+    for precision in ("", "tfloat32", "bfloat16", "float16"):
+        run = fx.futurize(step, device="gpu", donate=("params", "state"))
+        run = fx.autocast(run, precision) if precision else run
+        params = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        batch = rng.normal(size=(64, 8, 40)).astype(np.float32), rng.integers(0, 6, 64)
+        state = optimizer.init(params)
+        for _ in range(6):
+            params, state, value = run(params, state, *batch)
+            float(value)
+        plan = run.trace(params, state, *batch).plan
+        reasons = plan.reasons()
+        why = reasons.pop("graph", None)
+        assert plan.replays, "no run was tried as a graph"
+        yield f"step {precision}", reasons or None, None if why == "a replay gave other values" else why
+
+
 def main(folder):
     warnings.simplefilter("ignore")
     os.environ.pop("FUTUREX_GPU", None)
@@ -235,7 +273,7 @@ def main(folder):
 
     from futurex.kernels.cupy_ import device
 
-    for name, *said in judged(device()):
+    for name, *said in (*judged(device()), *steps()):
         print(json.dumps([name, *said]), flush=True)
 
 
