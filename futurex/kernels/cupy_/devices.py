@@ -156,6 +156,7 @@ def findings() -> Iterator[str]:
     yield f"cuDNN {_told(lambda: str(importlib.import_module('cudnn').backend_version_string()))}"
 
 
+@functools.cache  # once: who tells of the device again does not wait for it
 def _tried(xp: Any) -> str:
     """Whether CuPy's kernels run: that takes headers of CUDA, which a package of CuPy alone has not."""
     return "compile" if float(xp.arange(3.0).sum()) == 3 else "give wrong numbers"
