@@ -13,9 +13,9 @@ from futurex.kernels.cupy_ import draws, formats, moments, sequences, triangular
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
-from futurex.kernels.cupy_.regions import Region
+from futurex.kernels.cupy_.regions import Region, element_alone
 from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
-from futurex.kernels.cupy_.sweeps import Sweep, alone_of
+from futurex.kernels.cupy_.sweeps import Sweep, reduction_alone
 from futurex.kernels.registry import Kernel
 from futurex.ops.heads import attention_grad_parts, attention_parts
 from futurex.ops.precision import product_parts
@@ -76,9 +76,9 @@ class CupyBackend:
 
     def _plain(self, node: Node) -> Placed | Generated:
         """The kernel without a library."""
-        if (alone := alone_of(node)) is not None:
+        if (generated := self._alone(node)) is not None:
             placed = Placed(self.device, node, *self._placed(node))
-            return Generated(self.device, node, Sweep(self.device, alone), "", lambda: lambda *x: (placed(None, *x),))
+            return Generated(self.device, node, generated, "", lambda: lambda *x: (placed(None, *x),))
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))
@@ -90,6 +90,16 @@ class CupyBackend:
             except ValueError as error:
                 reason = str(error)
         return Generated(self.device, node, generated, reason, functools.partial(self._steps, parts))
+
+    def _alone(self, node: Node) -> Sweep | Region | None:
+        """The generated kernel of an operation with nothing around it: CuPy's have small numbers be zeros, wait for the
+        device before floats become integers, and round twice to half precision."""
+        if (reduction := reduction_alone(node)) is not None:
+            return Sweep(self.device, reduction)
+        try:
+            return None if (one := element_alone(node)) is None else Region(self.device, one)
+        except ValueError:
+            return None
 
     def _placed(self, node: Node) -> tuple[Call | None, str | None]:
         """The kernel on the device, or the reason why there is none."""
