@@ -76,9 +76,9 @@ class CupyBackend:
 
     def _plain(self, node: Node) -> Placed | Generated:
         """The kernel without a library."""
-        if (generated := self._alone(node)) is not None:
+        if (alone := self._alone(node)) is not None:
             placed = Placed(self.device, node, *self._placed(node))
-            return Generated(self.device, node, generated, "", lambda: lambda *x: (placed(None, *x),))
+            return Generated(self.device, node, alone, "", lambda: lambda *x: (placed(None, *x),))
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))

@@ -497,7 +497,7 @@ class Namespace(_Module):
         return _called(np.broadcast_to, (x, shape), {})
 
     @staticmethod
-    def convolve(a: ndarray, v: ndarray, mode: str = "full") -> ndarray:
+    def convolve(a: ndarray, v: ndarray, mode: Any = "full") -> ndarray:
         """By way of transforms, unless integers are among the operands."""
         first, second = _bare(a), _bare(v)
         found = np.convolve(first, second, mode)
