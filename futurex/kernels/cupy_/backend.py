@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
 from futurex.kernels.cupy_.regions import Region, element_alone
-from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
+from futurex.kernels.cupy_.rules import FACTORISING, NAMES, TRANSFORMING, UNKNOWN, WRITTEN, refusal
 from futurex.kernels.cupy_.sweeps import Sweep, reduction_alone
 from futurex.kernels.registry import Kernel
 from futurex.ops.heads import attention_grad_parts, attention_parts
@@ -137,14 +138,16 @@ class CupyBackend:
             kernel = functools.partial(written, self.device.xp)
         else:
             kernel = self._rebinder.function(node.record.kernel)
-        if node.op not in FACTORISING:
-            return lambda *inputs: kernel(*inputs, **attrs)
+        within = (
+            self.device.linalg_errors if node.op in FACTORISING
+            else self.device.transforms if node.op in TRANSFORMING else contextlib.nullcontext
+        )  # fmt: skip
 
-        def factorise(*inputs: Any) -> Any:
-            with self.device.linalg_errors():
+        def call(*inputs: Any) -> Any:
+            with within():
                 return kernel(*inputs, **attrs)
 
-        return factorise
+        return call
 
 
 def _parts(node: Node) -> Graph | None:

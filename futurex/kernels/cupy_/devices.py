@@ -51,6 +51,24 @@ class Device:
             return self.xp.linalg_errors()
         return importlib.import_module("cupyx").errstate(linalg="raise")
 
+    @contextlib.contextmanager
+    def transforms(self) -> Iterator[None]:
+        """Fourier transforms are launched inside, after those of the calling thread on other streams.
+
+        CuPy keeps a plan of cuFFT for each shape and thread, and with it the memory that it works in. So transforms of
+        two streams must not run at once, and a graph, which would use that memory at any time, holds none.
+        """
+        if self.capturing:
+            raise NotImplementedError("a plan of cuFFT shares the memory that it works in with other runs")
+        stream = self.xp.cuda.get_current_stream()
+        before, event = getattr(self._thread, "transformed", (stream, None))
+        if before is not stream:
+            stream.wait_event(event)
+        try:
+            yield
+        finally:
+            self._thread.transformed = stream, stream.record()
+
     @property
     def solve_triangular(self) -> Callable[..., Any]:
         """``scipy.linalg.solve_triangular`` on arrays of the device, of stacks too. Raises ImportError."""

@@ -66,6 +66,9 @@ FACTORISING = frozenset(("inv", "solve", "solve_triangular", "det", "slogdet", "
                          "qr", "eigh", "eigvalsh", "pinv"))  # fmt: skip
 """Ops that must be told to raise for singular matrices."""
 
+TRANSFORMING = frozenset(("fft", "ifft", "rfft", "irfft"))
+"""Ops that cuFFT computes, in memory that it keeps."""
+
 NAMES = {"_BLOCKS_AT_ONCE": 1 << 26}
 """Values of module-level names of kernels that suit a GPU: counter-based numbers are made in one go."""
 
