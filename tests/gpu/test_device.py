@@ -24,13 +24,15 @@ NAMES = sorted(path.stem for path in PROGRAMS.glob("[a-z]*.py") if not path.stem
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program_means_the_same(name):
+def test_a_program_means_the_same(name, device):
+    """To rounding, and on a GPU to what roundings in another order grow to where elements cancel."""
     module = importlib.import_module(name)
     function = getattr(module, name)
     args = module.example(np.random.default_rng(0))
     expected, actual = outcome(function, args), outcome(fx.futurize(function, device="gpu"), args)
     assert expected[0][0] == "value", expected
-    assert agree(actual, expected)
+    loosely = {"rounding": {"<f8": 1e-7, "<f4": 1e-2, "<f2": 0.1}, "near": 1e-9}
+    assert agree(actual, expected, **(loosely if device.kind == "cuda" else {}))
 
 
 def mse(w, x, y):
