@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "on_gpu.sh"
 LOOK = """
 import os
-import nvidia.one.lib, nvidia.two.include
+import shared_by_both.one, shared_by_both.two
 print("both are there")
 print(os.environ["LD_LIBRARY_PATH"])
 print(os.environ["CUDA_PATH"])
@@ -24,7 +24,7 @@ exec {python} "$@"
 
 
 def wheel(folder, name, *files):
-    """A wheel of a part of the package ``nvidia``, which other wheels have parts of, too."""
+    """A wheel of parts of packages that other wheels have parts of, too."""
     about = f"{name}-1.0.dist-info"
     texts = dict.fromkeys(files, "") | {
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
@@ -41,8 +41,8 @@ def test_packages_that_share_a_folder_are_all_there(tmp_path):
         pytest.skip("wheels are unpacked by pip, from a shell")
     wheels, look, python = tmp_path / "wheels", tmp_path / "look.py", tmp_path / "python"
     wheels.mkdir()
-    wheel(wheels, "one", "nvidia/one/lib/__init__.py")
-    wheel(wheels, "two", "nvidia/two/include/cuda_runtime.h", "nvidia/two/include/__init__.py")
+    wheel(wheels, "one", "shared_by_both/one.py", "nvidia/one/lib/libone.so")
+    wheel(wheels, "two", "shared_by_both/two.py", "nvidia/two/include/cuda_runtime.h")
     look.write_text(LOOK)
     python.write_text(PYTHON.format(python=sys.executable, look=look))
     python.chmod(0o755)
