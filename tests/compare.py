@@ -82,8 +82,9 @@ _ROUNDING = {"<f8": 1e-10, "<f4": 1e-4, "<f2": 1e-2}
 COMPLEX_TOO = {**_ROUNDING, "<c16": 1e-10, "<c8": 1e-4}
 
 
-def agree(actual, expected, rounding=_ROUNDING):
-    """Equal structure, dtypes and shapes; equal bits, or numbers of the types in ``rounding`` that differ by rounding.
+def agree(actual, expected, rounding=_ROUNDING, near=1e-300):
+    """Equal structure, dtypes and shapes; equal bits, or numbers of the types in ``rounding`` that differ by rounding,
+    or by less than ``near``.
 
     NumPy's order of summation follows the memory layout, which a tree does not keep.
     """
@@ -93,12 +94,13 @@ def agree(actual, expected, rounding=_ROUNDING):
         if not isinstance(actual, tuple) or actual[:2] != expected[:2] or expected[0] not in rounding:
             return False
         pair = [np.frombuffer(side[2], side[0]) for side in (actual, expected)]
-        return bool(np.allclose(*pair, rtol=rounding[expected[0]], atol=1e-300, equal_nan=True))
+        return bool(np.allclose(*pair, rtol=rounding[expected[0]], atol=near, equal_nan=True))
     if isinstance(expected, tuple | list):
         same = type(actual) is type(expected) and len(actual) == len(expected)
-        return same and all(agree(a, b, rounding) for a, b in zip(actual, expected, strict=True))
+        return same and all(agree(a, b, rounding, near) for a, b in zip(actual, expected, strict=True))
     if isinstance(expected, dict):
-        return actual.keys() == expected.keys() and all(agree(actual[key], expected[key], rounding) for key in expected)
+        same = actual.keys() == expected.keys()
+        return same and all(agree(actual[key], expected[key], rounding, near) for key in expected)
     return actual == expected
 
 

@@ -21,10 +21,15 @@ if [ -n "$wheels" ]; then
     site=$(mktemp -d)  # not among the results, of which a run that is cut off may bring back a few files only
     trap 'rm -rf "$site"' EXIT
     for wheel in "$wheels"/*.whl; do  # one by one: another's failure is no reason to do without it
-        "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" "$wheel" ||
-            { echo "== without $wheel"; failed=1; }
+        place=$site/$(basename "$wheel" .whl)  # of its own: pip would replace a folder that several packages share
+        "$python" -m pip install -q --no-index --no-deps --no-compile --target "$place" "$wheel" ||
+            { echo "== without $wheel"; failed=1; continue; }
+        export PYTHONPATH=$PYTHONPATH:$place
+        for folder in "$place"/nvidia/*; do  # libraries of CUDA are looked for among installed packages, and here
+            [ -d "$folder/lib" ] && export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+            [ -f "$folder/include/cuda_runtime.h" ] && export CUDA_PATH=${CUDA_PATH:-$folder}
+        done
     done
-    export PYTHONPATH=$PYTHONPATH:$site
 fi
 
 part() {  # part NAME SECONDS COMMAND...: run it, keep what it says, and go on if it fails

@@ -130,7 +130,7 @@ def _cofactor(x: Any) -> Any:
 def _by_inverse(x: Any) -> tuple[Any, Any]:
     """And for which matrices it is as exact as other ways."""
     inverse, determinant = np.linalg.inv(x), np.linalg.det(x)
-    first, second = (np.abs(each).sum(axis=-1).max(axis=-1, initial=0) for each in (x, inverse))
+    first, second = (np.abs(each).sum(axis=-1).max(axis=-1) if x.shape[-1] else 0 for each in (x, inverse))
     well = (first * second < _WELL) & np.isfinite(determinant) & (determinant != 0)
     return determinant[..., None, None] * np.swapaxes(inverse, -1, -2), well
 

@@ -37,6 +37,7 @@ F(DeviceGetAttribute)(int *v, int name, int d) {  /* blocks, grids, shared memor
         : name == 39 ? 2048 : name == 5 ? 2147483647 : name >= 6 && name <= 7 ? 65535 : name >= 1 && name <= 4 ? 1024
         : name == 12 ? 65536 : 0;
     return 0; }
+F(GetDeviceProperties_v2)(char *all, int d) { *(int *)(all + 308) = 32; return 0; }  /* of a warp */
 F(DeviceSynchronize)(void) { return 0; }
 F(Malloc)(void **p, size_t n) { if (posix_memalign(p, 512, n + 1)) return 2; memset(*p, 0, n); return 0; }
 F(Free)(void *p) { free(p); return 0; }
@@ -63,6 +64,7 @@ F(EventRecord)(void *e, void *s) { ((struct Event *)e)->captured = at(s)->captur
 F(EventQuery)(void *e) { return ((struct Event *)e)->captured ? 907 : 0; }
 F(EventSynchronize)(void *e) { return ((struct Event *)e)->captured ? 907 : 0; }
 F(GraphInstantiate)(void **x, void *g, unsigned long long f) { *x = g; return 0; }
+F(GraphLaunch)(void *x, void *s) { return 0; }
 F(GraphDestroy)(void *g) { return 0; }
 F(GraphExecDestroy)(void *g) { return 0; }
 const char *fake_cudaGetErrorName(int e) { return e == 999 ? "not described" : "cudaError"; }
@@ -90,11 +92,36 @@ int cuLaunchKernel(
 int cuFuncGetAttribute(int *v, int name, void *f) { *v = name ? 32 : 1024; return 0; }
 """
 
-CUBLAS = """
+LIBRARIES = {
+    "cublas": """
 int cublasCreate_v2(void **h) { *h = (void *)64; return 0; }
 int cublasGetMathMode(void *h, int *m) { *m = 0; return 0; }
 int cublasGetPointerMode_v2(void *h, int *m) { *m = 0; return 0; }
-"""
+int cublasGemmStridedBatchedEx(void) { return 0; }
+int cublasSetWorkspace_v2(void) { return 0; }
+""",
+    "cusolver": "int cusolverDnCreate(void **h) { *h = (void *)64; return 0; }\n",
+    "cufft": "int cufftCreate(int *h) { *h = 1; return 0; }\n",
+}
+"""What libraries answer; their other functions say that all is well."""
+
+SIZES = {
+    "potrf_bufferSize": (6,), "getrf_bufferSize": (6,), "geqrf_bufferSize": (6,), "gqr_bufferSize": (8,),
+    "gesvd_bufferSize": (4,), "gesvdj_bufferSize": (13,), "gesvdjBatched_bufferSize": (12,), "evd_bufferSize": (8,),
+    "evj_bufferSize": (8,), "evjBatched_bufferSize": (8,), "DnXsyevd_bufferSize": (12, 13), "MakePlan1d": (5,),
+    "MakePlanMany": (12,), "getrsBatched": (10,),
+}  # fmt: skip
+"""By how functions end: which of their arguments take the bytes that they want to work in."""
+
+
+def answering(name):
+    """C of a function that wants no memory to work in, or that does nothing."""
+    for end in sorted(SIZES, key=len, reverse=True):
+        if name.endswith(end):
+            listed = ", ".join(f"long a{k + 1}" for k in range(max(SIZES[end])))
+            wide = "long" if "MakePlan" in end or "DnX" in end else "int"
+            return f"int {name}({listed}) {{ {' '.join(f'*({wide} *)a{k} = 0;' for k in SIZES[end])} return 0; }}"
+    return f"int {name}() {{ return 0; }}"
 
 
 def built(folder, name, text, *more):
@@ -137,15 +164,17 @@ def replace(path, stand_ins):
 def install(folder):
     """Put the described GPU under CuPy, which must not have been imported."""
     site = Path(importlib.util.find_spec("cupy_backends").origin).parent.parent
-    [cublas] = site.glob("cupy_backends/cuda/libs/cublas.*.so")
-    asked = {name for name, kind, _ in symbols(cublas, "-D") if kind == "U" and name.startswith("cublas")}
-    [major] = {line.rpartition(".")[2] for line in dynamic(cublas) if line.startswith("libcublas.so.")}
+    users = {name: next(site.glob(f"cupy*/cuda/**/{name}.*.so")) for name in LIBRARIES}
+    needed = {name: next(each for each in dynamic(path) if each.startswith(f"lib{name}."))
+              for name, path in users.items()}  # fmt: skip
+    major = needed["cublas"].rpartition(".")[2]
     stand_ins = built(folder, "libcuda.so.1", f"#define VERSION {major}000\n{RUNTIME}")
-    asked |= {"cublasGemmStridedBatchedEx", "cublasSetWorkspace_v2"}
-    others = (f"int {name}() {{ return 0; }}" for name in asked if f" {name}(" not in CUBLAS)
-    versions = folder / "versions"
-    versions.write_text(f"libcublas.so.{major} {{ global: *; }};")
-    built(folder, f"libcublas.so.{major}", "\n".join([CUBLAS, *others]), f"-Wl,--version-script={versions}")
+    for name, text in LIBRARIES.items():
+        asked = {each for each, kind, _ in symbols(users[name], "-D") if kind == "U" and each.startswith(name)}
+        others = (answering(each) for each in sorted(asked) if f" {each}(" not in text)
+        versions = folder / f"{name}.versions"
+        versions.write_text(f"{needed[name]} {{ global: *; }};")
+        built(folder, needed[name], "\n".join([text, *others]), f"-Wl,--version-script={versions}")
     for path in sorted(site.glob("cupy*/**/*.so")):
         replace(path, stand_ins)
     from cupy.cuda import compiler, function
@@ -157,6 +186,8 @@ def install(folder):
         return module
 
     compiler._compile_module_with_cache = uncompiled
+    compiler.compile_using_nvrtc = lambda *_, **__: (b"no code", None)
+    os.environ["FUTUREX_CACHE"] = str(folder)  # which has the code of no other process
 
 
 def dynamic(path):
@@ -197,6 +228,44 @@ def judged(device):
             yield str(case), None, said
 
 
+def steps():
+    """Of a training step of a small network in each precision: its name, what runs otherwise than is meant for it, and
+    why it is no graph. What it computes is nothing, so that a replay may well give other values."""
+    import numpy as np
+
+    import futurex as fx
+
+    def loss(params, x, labels):
+        h = fx.nn.layer_norm(x, params["scale"], params["shift"])
+        q, k, v = (h @ params[name] for name in "qkv")
+        h = x + fx.nn.softmax(q @ k.transpose(0, 2, 1)) @ v
+        pooled = fx.nn.max_pool(h.reshape(64, 8, 4, 10), 2).reshape(64, -1)
+        return fx.nn.softmax_cross_entropy(np.tanh(pooled) @ params["out"], labels).mean()
+
+    rng = np.random.default_rng(0)
+    shapes = {"scale": (40,), "shift": (40,), "out": (80, 6), **dict.fromkeys("qkv", (40, 40))}
+    optimizer, slope = fx.optim.adamw(1e-3), fx.value_and_grad(loss)
+
+    def step(params, state, x, labels):
+        loss, grads = slope(params, x, labels)
+        return *optimizer.update(params, grads, state), loss
+
+    for precision in ("", "tfloat32", "bfloat16", "float16"):
+        run = fx.futurize(step, device="gpu", donate=("params", "state"))
+        run = fx.autocast(run, precision) if precision else run
+        params = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        batch = rng.normal(size=(64, 8, 40)).astype(np.float32), rng.integers(0, 6, 64)
+        state = optimizer.init(params)
+        for _ in range(6):
+            params, state, value = run(params, state, *batch)
+            float(value)
+        plan = run.trace(params, state, *batch).plan
+        reasons = plan.reasons()
+        why = reasons.pop("graph", None)
+        assert plan.replays, "no run was tried as a graph"
+        yield f"step {precision}", reasons or None, None if why == "a replay gave other values" else why
+
+
 def main(folder):
     warnings.simplefilter("ignore")
     os.environ.pop("FUTUREX_GPU", None)
@@ -204,7 +273,7 @@ def main(folder):
 
     from futurex.kernels.cupy_ import device
 
-    for name, *said in judged(device()):
+    for name, *said in (*judged(device()), *steps()):
         print(json.dumps([name, *said]), flush=True)
 
 

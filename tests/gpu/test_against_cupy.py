@@ -43,7 +43,7 @@ def test_what_there_is_of_a_gpu_is_found(monkeypatch):
     monkeypatch.setattr(devices, "why_not", lambda: None)
     monkeypatch.setattr(devices, "device", lambda: Device(cupy, "cuda"))
     found = list(devices.findings())
-    assert [line.partition(" ")[0] for line in found] == ["a", "driver", "CuPy", "cuDNN"]
+    assert [line.partition(" ")[0] for line in found] == ["a", "driver", "CuPy", "kernels", "cuDNN"]
     assert not any("attribute" in line or "No module named 'cupy" in line for line in found)
 
 

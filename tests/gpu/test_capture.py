@@ -8,6 +8,7 @@ import pytest
 import futurex as fx
 from futurex.frontend import lower
 from futurex.kernels.cupy_ import capture
+from futurex.kernels.cupy_.devices import EMULATED
 from futurex.kernels.cupy_.regions import Region
 from futurex.runtime.device import DevicePlan
 
@@ -80,7 +81,7 @@ def test_one_graph_serves_all_numbers_that_generated_kernels_read(number):
 
 def test_other_scalars_are_part_of_a_graph():
     def rolled(x, times):
-        return np.cumsum(x, axis=0) // times
+        return np.gcd(np.cumsum(x, axis=0), times)  # CuPy's kernel, which takes numbers by value
 
     plan = plan_of(rolled, np.arange(9), np.int64(3))
     calls = [(np.arange(9) + k, np.int64(1 + k % 2)) for k in range(10)]
@@ -280,3 +281,19 @@ def test_large_arguments_are_not_copied_for_it(monkeypatch):
     plan = plan_of(lambda x: x + 1, x)
     many(plan, *[(x,)] * 6)
     assert replays(plan).reason.startswith("copying arguments")
+
+
+def test_transforms_take_turns_and_are_no_graph():
+    """A plan of cuFFT is one for a thread and a shape, with the memory that it works in."""
+    plan = plan_of(lambda x: np.fft.fft(x).real * 2, np.ones(8))
+    for result, x in zip(many(plan, *[(np.arange(8.0) + k,) for k in range(8)]), range(8), strict=True):
+        np.testing.assert_allclose(result, np.fft.fft(np.arange(8.0) + x).real * 2)
+    assert "cuFFT" in replays(plan).reason
+    device = plan.device
+    first, second = (device.xp.cuda.Stream(non_blocking=True) for _ in range(2))
+    for stream in (first, first, second):
+        with stream, device.transforms():
+            pass
+    if device.kind == EMULATED:
+        assert [what for what, _ in first.log] == ["wait", "record", "record"]  # for those of the runs
+        assert [what for what, _ in second.log] == ["wait", "record"]

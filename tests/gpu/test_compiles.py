@@ -13,7 +13,7 @@ import futurex as fx
 from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, numbered, region_source
 from futurex.kernels.cuda_.reduction import columns_source, reduction_source
 from futurex.kernels.cuda_.scalar import PRELUDE
-from futurex.kernels.cupy_ import draws, formats, largest, moments, regions
+from futurex.kernels.cupy_ import draws, formats, largest, moments, regions, sequences
 from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
 from futurex.tree.aval import aval_of
@@ -46,6 +46,7 @@ def texts():
     for name, dtype in draws.FORMS:
         yield f"{name}-{dtype}", draws.source(name, dtype, True, False)
     for dtype in (np.dtype("f4"), np.dtype("f8")):
+        yield f"convolution-{dtype}", sequences.source(dtype)
         for first, last in ((True, True), (True, False), (False, True)):
             yield f"moments-{dtype}-{first}-{last}", moments.source(dtype, first, last)
     yield from ((f"largest-{k}", text) for k, text in enumerate(largest.SOURCES))

@@ -6,6 +6,7 @@ import pytest
 
 from futurex.kernels.cuda_ import Operand, emulation, region_source
 from futurex.kernels.cuda_.scalar import EXPRESSIONS
+from futurex.kernels.cupy_ import reductions
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
 from futurex.kernels.cupy_.reductions import Reduction
@@ -144,6 +145,15 @@ def test_reductions_of_every_dtype_over_its_ends(dtype):
         np.testing.assert_allclose(result[finite], expected[finite], rtol=200 * eps, err_msg=reduce)
         if reduce in ("max", "min"):
             np.testing.assert_array_equal(result, expected, err_msg=reduce)
+
+
+def test_a_reduction_of_more_blocks_than_a_grid_has_is_refused(monkeypatch):
+    """CuPy would launch as many as the lowest 32 bits of their number say."""
+    monkeypatch.setattr(reductions, "MOST_BLOCKS", 3)
+    p = param(Aval((4, 64), np.dtype(np.float32)))
+    kernel = Reduction(EMULATED, Graph([p], [p]), apply("max", p, axis=(1,), keepdims=False))
+    with pytest.raises(ValueError, match="at most 3 blocks, and this one 4"):
+        kernel(EMULATED.to_device(np.ones((4, 64), np.float32)))
 
 
 @compiles

@@ -65,6 +65,7 @@ def test_a_step_moves_its_batch_there_and_its_loss_back(problem):
 
 
 def test_what_is_known_of_a_run_is_whole_at_every_checkpoint(problem, tmp_path):
+    pytest.importorskip("safetensors")
     options = {"checkpoint": tmp_path, "checkpoint_every": 7}
     params, history = trained(problem, "gpu", **options)
     expected, reference = trained(problem, "gpu")

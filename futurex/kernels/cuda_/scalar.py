@@ -1,7 +1,8 @@
 """CUDA C++ of one element: each operation as NumPy's loop of the same dtype computes it.
 
 Integers wrap around, which C++ leaves undefined for signed ones, so they are computed unsigned. Integer division is
-guarded as NumPy guards it. Products and sums must not become one rounding: compile with ``--fmad=false``. Functions
+guarded as NumPy guards it. Products and sums must not become one rounding: compile with ``--fmad=false``; nor numbers
+next to zero become zeros: compile without ``--ftz=true``. Functions
 such as ``exp`` are CUDA's own, within one or two units in the last place (CUDA C++ Programming Guide, appendix on
 mathematical functions). Half precision lies in memory as bits, without CUDA's header for it; in registers it is single
 precision, rounded after every operation, as NumPy has it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import attention, cublas, cudnn
-from futurex.kernels.cupy_ import draws, formats, moments, triangular
+from futurex.kernels.cupy_ import draws, formats, moments, sequences, triangular
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
-from futurex.kernels.cupy_.regions import Region
-from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
-from futurex.kernels.cupy_.sweeps import Sweep, alone_of
+from futurex.kernels.cupy_.regions import Region, element_alone
+from futurex.kernels.cupy_.rules import FACTORISING, NAMES, TRANSFORMING, UNKNOWN, WRITTEN, refusal
+from futurex.kernels.cupy_.sweeps import Sweep, reduction_alone
 from futurex.kernels.registry import Kernel
 from futurex.ops.heads import attention_grad_parts, attention_parts
 from futurex.ops.precision import product_parts
@@ -34,7 +35,7 @@ PARTS: dict[str, Call] = {
 LIBRARIES: tuple[tuple[str, Callable[[Device, Node], Call | None]], ...] = (
     ("cudnn", cudnn.kernel_for), ("cudnn", attention.kernel_for), ("cublas", cublas.kernel_for),
     ("cuda", formats.kernel_for), ("cuda", draws.kernel_for), ("cuda", moments.kernel_for),
-    ("cublas", triangular.kernel_for),
+    ("cuda", sequences.kernel_for), ("cublas", triangular.kernel_for),
 )  # fmt: skip
 
 
@@ -76,9 +77,9 @@ class CupyBackend:
 
     def _plain(self, node: Node) -> Placed | Generated:
         """The kernel without a library."""
-        if (alone := alone_of(node)) is not None:
+        if (alone := self._alone(node)) is not None:
             placed = Placed(self.device, node, *self._placed(node))
-            return Generated(self.device, node, Sweep(self.device, alone), "", lambda: lambda *x: (placed(None, *x),))
+            return Generated(self.device, node, alone, "", lambda: lambda *x: (placed(None, *x),))
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))
@@ -90,6 +91,16 @@ class CupyBackend:
             except ValueError as error:
                 reason = str(error)
         return Generated(self.device, node, generated, reason, functools.partial(self._steps, parts))
+
+    def _alone(self, node: Node) -> Sweep | Region | None:
+        """The generated kernel of an operation with nothing around it: CuPy's have small numbers be zeros, wait for the
+        device before floats become integers, and round twice to half precision."""
+        if (reduction := reduction_alone(node)) is not None:
+            return Sweep(self.device, reduction)
+        try:
+            return None if (one := element_alone(node)) is None else Region(self.device, one)
+        except ValueError:
+            return None
 
     def _placed(self, node: Node) -> tuple[Call | None, str | None]:
         """The kernel on the device, or the reason why there is none."""
@@ -127,14 +138,16 @@ class CupyBackend:
             kernel = functools.partial(written, self.device.xp)
         else:
             kernel = self._rebinder.function(node.record.kernel)
-        if node.op not in FACTORISING:
-            return lambda *inputs: kernel(*inputs, **attrs)
+        within = (
+            self.device.linalg_errors if node.op in FACTORISING
+            else self.device.transforms if node.op in TRANSFORMING else contextlib.nullcontext
+        )  # fmt: skip
 
-        def factorise(*inputs: Any) -> Any:
-            with self.device.linalg_errors():
+        def call(*inputs: Any) -> Any:
+            with within():
                 return kernel(*inputs, **attrs)
 
-        return factorise
+        return call
 
 
 def _parts(node: Node) -> Graph | None:

@@ -51,6 +51,24 @@ class Device:
             return self.xp.linalg_errors()
         return importlib.import_module("cupyx").errstate(linalg="raise")
 
+    @contextlib.contextmanager
+    def transforms(self) -> Iterator[None]:
+        """Fourier transforms are launched inside, after those of the calling thread on other streams.
+
+        CuPy keeps a plan of cuFFT for each shape and thread, and with it the memory that it works in. So transforms of
+        two streams must not run at once, and a graph, which would use that memory at any time, holds none.
+        """
+        if self.capturing:
+            raise NotImplementedError("a plan of cuFFT shares the memory that it works in with other runs")
+        stream = self.xp.cuda.get_current_stream()
+        before, event = getattr(self._thread, "transformed", (stream, None))
+        if before is not stream:
+            stream.wait_event(event)
+        try:
+            yield
+        finally:
+            self._thread.transformed = stream, stream.record()
+
     @property
     def solve_triangular(self) -> Callable[..., Any]:
         """``scipy.linalg.solve_triangular`` on arrays of the device, of stacks too. Raises ImportError."""
@@ -152,7 +170,14 @@ def findings() -> Iterator[str]:
     yield f"driver for CUDA {_version(runtime.driverGetVersion())}, runtime {_version(runtime.runtimeGetVersion())}"
     nvrtc = _told(lambda: "{}.{}".format(*here.xp.cuda.nvrtc.getVersion()))
     yield f"CuPy {here.xp.__version__}, NVRTC {nvrtc}"
+    yield f"kernels of CuPy {_told(lambda: _tried(here.xp))}"
     yield f"cuDNN {_told(lambda: str(importlib.import_module('cudnn').backend_version_string()))}"
+
+
+@functools.cache  # once: who tells of the device again does not wait for it
+def _tried(xp: Any) -> str:
+    """Whether CuPy's kernels run: that takes headers of CUDA, which a package of CuPy alone has not."""
+    return "compile" if float(xp.arange(3.0).sum()) == 3 else "give wrong numbers"
 
 
 def _version(number: int) -> str:

@@ -3,13 +3,15 @@
 An array of this module is one that lives elsewhere: it never turns into a NumPy array by itself, a function that gets a
 NumPy array beside one raises, reductions give arrays without dimensions, and functions that CuPy 14 lacks are absent.
 Where CuPy answers other than NumPy without saying so, so does this module: an index out of bounds wraps around, of
-several values written to one place any may win, floats that do not fit an integer saturate, and factorisations of
-singular matrices give NaN. Whoever is right here does not rely on NumPy's answers there.
+several values written to one place any may win, floats that do not fit an integer saturate, the smallest numbers of
+single precision are zeros to universal functions, and factorisations of singular matrices give NaN. Whoever is right
+here does not rely on NumPy's answers there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import threading
 from collections.abc import Callable, Iterator
@@ -110,6 +112,30 @@ def _saturated(values: Any, dtype: Any) -> Any:
     fits = (whole >= float(limits.min)) & (whole < float(limits.max) + 1)
     cast = np.where(fits, whole, 0).astype(target)
     return np.where(fits, cast, np.where(whole > 0, limits.max, limits.min)).astype(target).reshape(values.shape)
+
+
+def _flushed(x: Any) -> Any:
+    if not isinstance(x, np.ndarray | np.generic) or x.dtype != np.float32:
+        return x
+    small = (np.abs(x) < np.finfo(np.float32).tiny) & (x != 0)
+    return np.where(small, np.copysign(np.float32(0), x), x)[()] if small.any() else x
+
+
+@functools.cache
+def _flushing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A universal function as CuPy compiles it (``-ftz=true``): numbers in single precision whose exponent is below
+    that of normal ones are zeros. cuBLAS has them as they are."""
+    if function.__name__ in _BY_CUBLAS:
+        return function
+
+    def flushing(*args: Any, **kwargs: Any) -> Any:
+        found = function(*map(_flushed, args), **kwargs)
+        for each in found if isinstance(found, tuple) else (found,):
+            if isinstance(each, np.ndarray):
+                each[...] = _flushed(each)  # which may be the operand ``out=``
+        return found if isinstance(found, tuple | np.ndarray) else _flushed(found)
+
+    return flushing
 
 
 class _Index:
@@ -266,6 +292,8 @@ def _field(name: str) -> Any:
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        if unknown := {"initial", "where"} & set(kwargs):
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown.pop()!r}")
         return _called(getattr(self._host, name), args, kwargs)
 
     return method
@@ -319,7 +347,7 @@ class ufunc:
             raise TypeError("Wrong arguments {'where'}")
         if self.__name__ == "floor_divide" and any(np.asarray(_bare(arg)).dtype.kind == "f" for arg in args):
             return NAMESPACE.floor(NAMESPACE.divide(*args, **kwargs))
-        return _called(self._host, args, kwargs)
+        return _called(_flushing(self._host), args, kwargs)
 
     def reduce(self, *args: Any, **kwargs: Any) -> Any:
         return _called(self._host.reduce, args, kwargs)
@@ -430,6 +458,20 @@ def _scalar(value: Any) -> Any:
     return value
 
 
+def _extreme_place(name: str) -> Callable[..., Any]:
+    """``argmax`` or ``argmin``: of several NaN any may win, and here the last one does."""
+
+    def function(x: ndarray, axis: Any = None, **options: Any) -> Any:
+        values = _bare(x)
+        nans = np.isnan(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)
+        count = values.size if axis is None else values.shape[axis]
+        last = count - 1 - np.argmax(np.flip(nans, axis), axis=axis, **options)
+        found = getattr(np, name)(values, axis=axis, **options)
+        return ndarray(np.asarray(np.where(nans.any(axis=axis, **options), last, found)))
+
+    return function
+
+
 class Namespace(_Module):
     """What stands for the module ``cupy``."""
 
@@ -438,6 +480,7 @@ class Namespace(_Module):
         self.ndarray = ndarray
         self.ufunc = ufunc
         self.RawKernel = RawKernel
+        self.argmax, self.argmin = map(_extreme_place, ("argmax", "argmin"))
         self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
         self.fft = _Module(np.fft, _ABSENT_IN["fft"])
         self.cuda = CUDA
@@ -452,6 +495,15 @@ class Namespace(_Module):
         if not isinstance(x, ndarray):
             raise _refused(x)
         return _called(np.broadcast_to, (x, shape), {})
+
+    @staticmethod
+    def convolve(a: ndarray, v: ndarray, mode: Any = "full") -> ndarray:
+        """By way of transforms, unless integers are among the operands."""
+        first, second = _bare(a), _bare(v)
+        found = np.convolve(first, second, mode)
+        if {first.dtype.kind, second.dtype.kind} <= set("fc") and not np.isfinite(first.sum() * second.sum()):
+            found = np.full_like(found, np.nan)
+        return ndarray(found)
 
     @staticmethod
     def copyto(target: ndarray, source: Any, casting: str = "same_kind", where: Any = True) -> None:

@@ -196,7 +196,7 @@ def arg_extreme(name: str) -> Any:
 
     def kernel(xp: Any, x: Any, axis: Any, **options: Any) -> Any:
         found = getattr(xp, name)(x, axis=axis, **options)
-        if x.dtype.kind != "f":
+        if x.dtype.kind not in "fc":
             return found
         nans = xp.isnan(x)
         return xp.where(xp.any(nans, axis=axis, **options), xp.argmax(nans, axis=axis, **options), found)
@@ -219,6 +219,15 @@ def vecdot(xp: Any, x: Any, y: Any) -> Any:
 def narrow_product(xp: Any, x: Any, y: Any, product: str, to: str) -> Any:
     """A product of halves: cuBLAS adds up in single precision, and rounds once."""
     return xp.matmul(x, y)
+
+
+TRANSFORMS = "CuPy goes by way of transforms, where one NaN is in every element"
+
+
+def convolve(xp: Any, a: Any, v: Any, mode: str) -> Any:
+    if "f" in a.dtype.kind + v.dtype.kind:
+        raise OnHost(TRANSFORMS)
+    return xp.convolve(a, v, mode)
 
 
 def power(xp: Any, x: Any, y: Any) -> Any:

@@ -19,6 +19,8 @@ from futurex.tree.node import Node, param
 
 _WORTH_A_PART = 4096  # elements that a block takes before it shares them with another
 _BLOCKS_EACH = 8  # of 256 threads: as many as a multiprocessor holds, so that enough loads are under way
+MOST_BLOCKS = 2**31 - 1
+"""Of a grid. CuPy hands over the lowest 32 bits of what it is asked for."""
 FEWEST_COLUMNS = 16
 """Columns side by side from which a warp reads enough of what lies together."""
 
@@ -104,6 +106,8 @@ class Reduction:
             *values_of(body, region, inputs),
         ]  # fmt: skip
         blocks = self._kept * self._tiles * parts
+        if blocks > MOST_BLOCKS:
+            raise ValueError(f"a grid has at most {MOST_BLOCKS} blocks, and this one {blocks}")
         widest = max(result.itemsize for result in results)
         kernel((blocks,), (self.threads,), tuple(args), shared_mem=self.threads * widest)
 

@@ -11,9 +11,11 @@ import numpy as np
 from futurex.kernels.cuda_ import OPTIONS, Operand, numbered, region_source
 from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cuda_.source import Body
+from futurex.kernels.cupy_ import nvrtc
 from futurex.kernels.cupy_.devices import Device
-from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.ops.fusion import real_loop_of
+from futurex.tree.graph import Graph, rebuilt
+from futurex.tree.node import Node, param
 
 THREADS = 256
 _BLOCKS_EACH = 32  # blocks a multiprocessor: enough to hide latency, few enough that strides pay
@@ -106,6 +108,16 @@ class Region:
         return self._bodies[key]
 
 
+def element_alone(node: Node) -> Graph | None:
+    """An elementwise operation with nothing around it as a region; None where there is none to generate."""
+    if isinstance(node.aval, tuple) or node.aval.weak or not node.is_static or not node.ndim:
+        return None
+    if node.op == "broadcast_to" or real_loop_of(node) is None:  # a view is none of a kernel's
+        return None
+    params = [param(source.aval) for source in node.inputs]
+    return Graph(params, [rebuilt(node, params)], node.op)
+
+
 def values_of(body: Body, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The scalars of a kernel, each in the dtype in which it enters; halves come in single precision."""
     def given(node: Node) -> Any:
@@ -131,5 +143,5 @@ def compiled(device: Device, text: str) -> Any:
     """The kernel ``region`` of a text, once for each text."""
     key = device.kind, text
     if key not in _kernels:
-        _kernels[key] = device.xp.RawKernel(text, "region", options=OPTIONS)
+        _kernels[key] = nvrtc.kernel(device, text, "region", OPTIONS)
     return _kernels[key]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from futurex.kernels.cupy_ import exact
 from futurex.tree.node import Node
 
@@ -27,7 +29,7 @@ REBOUND = frozenset((
     "random_bits", "random_uniform", "random_normal", "dropout",
     # matrices, signals
     "inv", "solve", "solve_triangular", "det", "slogdet", "cofactor", "qr", "eigh", "eigvalsh", "fft", "ifft", "rfft",
-    "irfft", "convolve", "correlate", "real", "imag", "narrow", "widen",
+    "irfft", "real", "imag", "narrow", "widen",
 ))  # fmt: skip
 """Ops whose reference kernel runs with CuPy's functions in NumPy's place."""
 
@@ -56,13 +58,16 @@ WRITTEN: dict[str, Callable[..., Any]] = {
     "argmax": exact.arg_extreme("argmax"), "argmin": exact.arg_extreme("argmin"),
     "matvec": exact.matvec, "vecmat": exact.vecmat, "vecdot": exact.vecdot, "power": exact.power,
     "floor_divide": exact.floor_divide, "remainder": exact.remainder, "divmod": exact.divided,
-    "narrow_product": exact.narrow_product, "svd": exact.svd, "svdvals": exact.svdvals, "cholesky": exact.cholesky,
-    "pinv": exact.pinv,
+    "narrow_product": exact.narrow_product, "convolve": exact.convolve, "svd": exact.svd, "svdvals": exact.svdvals,
+    "cholesky": exact.cholesky, "pinv": exact.pinv,
 }  # fmt: skip
 
 FACTORISING = frozenset(("inv", "solve", "solve_triangular", "det", "slogdet", "cholesky", "cofactor", "svd", "svdvals",
                          "qr", "eigh", "eigvalsh", "pinv"))  # fmt: skip
 """Ops that must be told to raise for singular matrices."""
+
+TRANSFORMING = frozenset(("fft", "ifft", "rfft", "irfft"))
+"""Ops that cuFFT computes, in memory that it keeps."""
 
 NAMES = {"_BLOCKS_AT_ONCE": 1 << 26}
 """Values of module-level names of kernels that suit a GPU: counter-based numbers are made in one go."""
@@ -83,6 +88,8 @@ def refusal(node: Node) -> str | None:
         return "its extents are known in the run only"
     if name == "narrow_product" and (node.attrs["product"] != "matmul" or node.attrs["to"] != "float16"):
         return UNKNOWN
+    if name == "convolve" and ("c" in kinds or node.dtype == np.float16):
+        return exact.TRANSFORMS
     if name in ("argsort", "sort"):
         stable = node.attrs["kind"] in ("stable", "mergesort") or name == "sort"
         return None if stable and "c" not in kinds else "NumPy's order of equal elements is its own"

@@ -186,7 +186,7 @@ def _is_generated(node: Node) -> bool:
     return axis is None or source.ndim - 1 in axis or bool(columns_of(source.shape, axis))
 
 
-def alone_of(node: Node) -> Graph | None:
+def reduction_alone(node: Node) -> Graph | None:
     """A reduction with nothing around it as a region; None where there is none to generate.
 
     Over leading axes CuPy's reductions have a block for a few results, however many elements each is of.
