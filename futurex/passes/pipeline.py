@@ -56,7 +56,7 @@ VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
 DEVICE_PASSES: tuple[Pass, ...] = (
-    functools.partial(expand, free=False), simplify, substitute, prune,
+    functools.partial(expand, free=False), simplify, substitute, compute_everywhere, prune,
     functools.partial(lower_contractions, free=False), functools.partial(fuse, few=2)
 )  # fmt: skip
 """Those for graphs that run on a GPU, whose kernels other forms suit: there a launch costs more than a small array."""

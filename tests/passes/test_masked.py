@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.passes.pipeline import optimise
+from futurex.passes.pipeline import DEVICE_PASSES, optimise
 
 RNG = np.random.default_rng(6)
 X, Y = RNG.normal(size=(60, 100)).round(2), RNG.normal(size=(60, 100)).round(2)
@@ -234,3 +234,12 @@ def test_errors_that_are_to_raise_are_those_of_picked_elements():
             np.testing.assert_array_equal(f(X, y), reciprocals(X.copy(), y))
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
         np.asarray(fx.futurize(lambda x, y: 1 / y)(X, y))
+
+
+@pytest.mark.parametrize("function", [*ELEMENTS, *OF_ROWS])
+def test_on_a_device_nothing_is_picked(function):
+    """Where how many there are would have to be waited for."""
+    x, y = (ROWS, OTHERS) if function in OF_ROWS else (X, Y)
+    graph = fx.lower(lambda x, y: function(x.copy(), y), x, y).graph
+    found = optimise(graph, passes=DEVICE_PASSES)
+    assert not {"nonzero", "gather", "masked_store", "scatter"} & {node.op for node in found.nodes}
