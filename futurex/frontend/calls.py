@@ -27,7 +27,7 @@ from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.scipy_linalg import call_linalg, linalg_name
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
-from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
+from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, is_walked, source_of
 from futurex.frontend.outside import (
     any_traced,
     entered_whole,
@@ -215,7 +215,7 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return _wrapped(function(*args, **kwargs))
     inside = current().walking and isinstance(function, types.FunctionType)
     ways = [call_numpy] if function in HANDLERS else []
-    ways += [_walk] if inside or function in WALKED else []
+    ways += [_walk] if inside or is_walked(function) else []
     ways += [call_native] if traced and function in NATIVE else []
     if not ways:
         raise Escape(f"numpy.{name}", "this function has no translation yet")

@@ -30,6 +30,18 @@ WALKED = named(
     "sinc sort_complex trapezoid unstack unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
+_SERIES = frozenset(
+    ["polyval", "polyval2d", "polyvander", "polyder", "polyint", "polyadd", "polysub", "polymul", "polyfromroots", "chebval", "chebvander", "chebadd", "chebsub", "legval", "legvander", "legadd", "legsub", "hermval", "hermvander", "hermadd", "hermsub", "hermeval", "hermevander", "hermeadd", "hermesub", "lagval", "lagvander", "lagadd", "lagsub"]
+)
+"""Functions of ``numpy.polynomial``, which is loaded by those who use it."""
+
+
+def is_walked(function: Any) -> bool:
+    """Is it traced through its source?"""
+    home = getattr(function, "__module__", None) or ""
+    return function in WALKED or (home.startswith("numpy.polynomial.") and function.__name__ in _SERIES)
+
+
 #: Functions that read no arrays, or were given none: their value is known when a function is traced.
 PURE = named(
     "promote_types can_cast result_type issubdtype isdtype min_scalar_type broadcast_shapes isscalar iterable "
