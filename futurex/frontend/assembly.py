@@ -63,24 +63,33 @@ class _Made:
         self._sizes = _sizes_of(variant, leaves) if variant.opened else {}
         self._shared: list[Any] = []  # nests in several places of the result
         self._same: dict[int, Any] = {}  # arrays that are left in several places
+        self._left: dict[int, Any] = {}  # of these, those that the caller's objects have
         self._numbered: dict[int, Any] = {}  # those that the run names
 
     def result(self) -> Any:
         for outputs, structure in self._variant.shared:
-            self._shared.append(unflatten(structure, map(self._leaf, outputs)))
-        return unflatten(self._variant.structure, map(self._leaf, self._variant.outputs))
+            self._shared.append(unflatten(structure, map(self._of_result, outputs)))
+        return unflatten(self._variant.structure, map(self._of_result, self._variant.outputs))
+
+    def _of_result(self, output: Output) -> Any:
+        """What the caller's objects have, too, is the array itself, as it is where the call runs as plain NumPy."""
+        return self._leaf(output) if output.same not in self._left else self._left[output.same]
 
     def settled(self, entry: Change) -> Any:
         """What a run puts into the caller's object: arrays that the caller may change, not futures."""
         return unflatten(entry.structure, map(self._value, entry.outputs))
 
     def _value(self, output: Output) -> Any:
+        if output.same in self._left:
+            return self._left[output.same]
         found = self._leaf(output)
         if not isinstance(found, Array):
             return found
         value = found.result()
         if isinstance(value, np.ndarray) and not value.flags.writeable:
             value = np.array(value)
+        if output.same is not None:
+            self._left[output.same] = value
         return value
 
     def _leaf(self, output: Output) -> Any:
