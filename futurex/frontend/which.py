@@ -223,7 +223,7 @@ class Left:
         numbers = [] if array._cell.which is None else [n for n in array._cell.which.among if len(self._holders[n]) > 1]
         if array._chain and not all(n in self.others and not self._among[n].row for n in numbers):
             raise Escape("arrays of a branch or round that share their elements", _WHY)
-        return {n: _through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
+        return {n: through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
 
     def row(self, number: int) -> Chain | None:
         """How a row lies in the array that it is one of; None if the number is none of a row's."""
@@ -258,7 +258,7 @@ def _reached(known: Mapping[int, _Known]) -> dict[int, _Known]:
     return reached
 
 
-def _through(other: Tracer, array: Tracer) -> Tracer:
+def through(other: Tracer, array: Tracer) -> Tracer:
     """The view of one array that another array has of its storage."""
     if not array._chain:
         return other
