@@ -18,7 +18,7 @@ from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
-from futurex.ops.views import view
+from futurex.ops.views import read_only, view
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
@@ -29,12 +29,13 @@ _NUMBER = Aval((), np.dtype(np.int64))
 
 def _viewed(output: Output, inner: Sequence[Result], value: Any) -> Any:
     """A view; where it begins and ends the run may have computed, as ``inner`` tell."""
-    if not inner:
-        return view(value, output.chain, ())
-    values = [future.result() for future in inner]
+    chain, values = output.chain, [future.result() for future in inner]
     split = len(values) - len(output.dims)
-    known = dict(zip(output.dims, values[split:], strict=True))
-    return view(value, replaced(output.chain, known.__getitem__), values[:split])
+    if inner:
+        known = dict(zip(output.dims, values[split:], strict=True))
+        chain = replaced(chain, known.__getitem__)
+    seen = view(value, chain, values[:split])
+    return read_only(seen) if output.frozen else seen
 
 
 def left_behind(
@@ -86,7 +87,7 @@ class _Made:
         if not isinstance(found, Array):
             return found
         value = found.result()
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
+        if isinstance(value, np.ndarray) and not (value.flags.writeable or output.frozen):
             value = np.array(value)
         if output.same is not None:
             self._left[output.same] = value
@@ -130,14 +131,12 @@ class _Made:
         raise AssertionError(output.kind)
 
     def _view_of(self, target: Any, output: Output) -> Any:
-        seen = _viewed(output, self._inner(output), np.asarray(target))
-        if output.frozen:
-            seen.flags.writeable = False
-        return seen
+        return _viewed(output, self._inner(output), np.asarray(target))
 
     def _out(self, output: Output) -> Any:
         assert output.aval is not None
-        chain = functools.partial(_viewed, output, self._inner(output)) if output.chain else None
+        is_view = output.chain or output.frozen
+        chain = functools.partial(_viewed, output, self._inner(output)) if is_view else None
         aval, sizes = output.aval, self._sizes
         if sizes and not aval.static:
             aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
