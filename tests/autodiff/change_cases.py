@@ -69,6 +69,15 @@ def with_aux(model):
     return loss
 
 
+def with_aux_from_outside(model):
+    def loss(w, x):
+        model.h = model.running
+        model.h[0] = 5.0
+        return (w * x * model.h).sum(), (model.running, w * 1)
+
+    return loss
+
+
 model, history = Model(), []
 
 

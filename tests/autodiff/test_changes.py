@@ -104,6 +104,16 @@ def test_what_is_returned_beside_the_value_is_the_array_that_is_kept():
         np.testing.assert_allclose(np.asarray(slope), 2 * (np.arange(3.0) + k))
 
 
+def test_so_is_one_from_outside():
+    model = Model()
+    running, gradient = model.running, fx.grad(cases.with_aux_from_outside(model), has_aux=True)
+    for k in range(1, 4):
+        slope, (kept, _) = gradient(np.ones(3), np.ones(3) * k)
+        assert kept is model.h is model.running is running
+        assert running.tolist() == [5, 0, 0]
+        np.testing.assert_allclose(np.asarray(slope), [5 * k, 0, 0])
+
+
 def test_a_function_around_sees_the_changes():
     w = np.arange(6.0)
     for k in range(4):

@@ -49,6 +49,7 @@ class Changes:
             walk.go(now.values(), value)
         self._own, self._leaves, self._given = walk.own, walk.leaves, given
         self._made = list(walk.made)
+        self._kept = {leaf._cell for leaf in walk.leaves.values()} | set(arrays)
         self._places = list(dict.fromkeys(node for leaf in walk.leaves.values() for node in leaf._dynamic))
         self.nodes = [*(cell.value for cell in [*self.cells, *self._made]), *self._places]
 
@@ -59,7 +60,7 @@ class Changes:
 
     def keeps(self, leaf: Any) -> bool:
         """Is a result the storage of something that an object keeps? It must stay one array with that."""
-        return isinstance(leaf, Tracer) and not leaf.is_scalar and leaf._cell in self._made
+        return isinstance(leaf, Tracer) and not leaf.is_scalar and leaf._cell in self._kept
 
     def note(self, leaf: Tracer) -> None:
         """A result that stays the array that it is."""
