@@ -78,6 +78,26 @@ def with_aux_from_outside(model):
     return loss
 
 
+def with_aux_dicts(model):
+    def loss(w, x):
+        model.cache["x"] = w * x
+        inner = {"y": model.cache["x"]}
+        return (w * w).sum(), (model.cache, [inner])
+
+    return loss
+
+
+@fx.futurize
+def outer_with_a_dict(w, d):
+    def loss(w):
+        d["inner"] = inner = {"y": w * 2}
+        return (w * w).sum(), inner
+
+    gradient, inner = fx.grad(loss, has_aux=True)(w)
+    inner["z"] = gradient
+    return inner is d["inner"], len(d["inner"]), gradient
+
+
 model, history = Model(), []
 
 

@@ -114,6 +114,18 @@ def test_so_is_one_from_outside():
         np.testing.assert_allclose(np.asarray(slope), [5 * k, 0, 0])
 
 
+def test_a_dict_that_is_changed_and_returned_is_one_dict():
+    model = Model()
+    cache, gradient = model.cache, fx.grad(cases.with_aux_dicts(model), has_aux=True)
+    for k in range(1, 4):
+        _, (returned, (inner,)) = gradient(np.ones(3), np.ones(3) * k)
+        assert returned is model.cache is cache
+        assert cache["x"].tolist() == [k, k, k]
+        assert inner["y"] is cache["x"]
+    same, length, slope = cases.outer_with_a_dict(np.ones(3), {})
+    assert (bool(same), int(length), np.asarray(slope).tolist()) == (True, 2, [2, 2, 2])
+
+
 def test_a_function_around_sees_the_changes():
     w = np.arange(6.0)
     for k in range(4):

@@ -17,7 +17,7 @@ from futurex.frontend.which import through
 from futurex.ops.streams import STATE
 from futurex.tree.dims import is_static
 from futurex.tree.node import Node
-from futurex.tree.pytree import containers
+from futurex.tree.pytree import containers, opened, unflatten
 
 _HARMLESS = (*PLAIN, np.generic, np.dtype, np.ndarray, type, types.ModuleType, types.BuiltinFunctionType)
 _ELSEWHERE = "what is run is made of the function, not the function itself", "return what is new"
@@ -49,6 +49,7 @@ class Changes:
             walk.go(now.values(), value)
         self._own, self._leaves, self._given = walk.own, walk.leaves, given
         self._made = list(walk.made)
+        self._nests = {*walk.own, *(id(value) for value, _ in self._objects)}
         self._kept = {leaf._cell for leaf in walk.leaves.values()} | set(arrays)
         self._places = list(dict.fromkeys(node for leaf in walk.leaves.values() for node in leaf._dynamic))
         self.nodes = [*(cell.value for cell in [*self.cells, *self._made]), *self._places]
@@ -68,6 +69,17 @@ class Changes:
         new = [node for node in leaf._dynamic if node not in self._places]
         self._places += new
         self.nodes += new
+
+    def in_place(self, returned: Any, made: Any) -> Any:
+        """A result with the nests that changed objects are or hold, where the function returned these."""
+        if id(returned) in self._nests:
+            return returned
+        found, new = opened(returned), opened(made)
+        if not self._nests or found is None or new is None:
+            return made
+        entries = [self.in_place(*pair) for pair in zip(found[1], new[1], strict=True)]
+        same = all(a is b for a, b in zip(entries, new[1], strict=True))
+        return made if same else current().remember(unflatten(new[0], entries))
 
     def perform(self, nodes: Sequence[Node]) -> None:
         """Do the changes where the function is called; ``nodes`` are what :attr:`nodes` are there."""

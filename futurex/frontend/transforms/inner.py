@@ -61,8 +61,9 @@ class Inner:
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
     numbers of its result, then to its effects and to what it ``changes`` outside. ``leaves`` is the result with VALUE
-    where such a value stands, and ``kept`` has the arrays among these that the changes keep, too. ``shared`` lists
-    leaves that are storage of something else: of what (None: of one another), and which leaf.
+    where such a value stands, ``kept`` has the arrays among these that the changes keep, too, ``result`` is what the
+    function returned. ``shared`` lists leaves that are storage of something else: of what (None: of one another), and
+    which leaf.
     """
 
     graph: Graph
@@ -72,6 +73,7 @@ class Inner:
     n_outs: int
     changes: Changes
     kept: dict[int, Tracer]
+    result: Any
     written: bool = False  # does the function write into a stand-in
     shared: tuple[tuple[Cell | None, int], ...] = ()
 
@@ -105,7 +107,7 @@ class Inner:
         leaves = [fresh(next(values)) if leaf is VALUE else leaf for leaf in self.leaves]
         for position, leaf in self.kept.items():
             leaves[position] = leaf
-        return current().remember_all(unflatten(self.structure, leaves))
+        return self.changes.in_place(self.result, current().remember_all(unflatten(self.structure, leaves)))
 
 
 def trace_inner(
@@ -143,7 +145,8 @@ def trace_inner(
         _remember(given)
         current().transforms += 1
         try:
-            out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
+            result = calls.call(function, inner_args, inner_kwargs)
+            out_leaves, out_structure = flatten(result)
         finally:
             current().transforms -= 1
         out_leaves = [as_one(leaf) if of_one_type and not exact else leaf for leaf in out_leaves]
@@ -169,7 +172,7 @@ def trace_inner(
     cells = {cell: leaf._cell for cell, leaf in given.items()}
     written = any(cell.written for cell in cells)
     shared = tuple(_shared(out_leaves, kept, cells, scope.start))
-    return Inner(graph, free, out_structure, kept, len(outs), changes, whole, written, shared)
+    return Inner(graph, free, out_structure, kept, len(outs), changes, whole, result, written, shared)
 
 
 def _remember(given: Any) -> None:
