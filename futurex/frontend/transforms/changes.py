@@ -157,7 +157,7 @@ class _Walk:
         cell = leaf._cell
         is_written = cell in self.given and cell.written
         if is_written or (cell.which is not None and cell.born >= self.scope.start):
-            what = "an argument that the function writes into" if is_written else "one of several arrays"
+            what = "a written argument" if is_written else "one of several arrays"
             raise _refused(f"putting {what} into {describe(holder)}", holder)
         self.leaves[id(leaf)] = leaf
         if cell not in self.given and cell.born >= self.scope.start:
