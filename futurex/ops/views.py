@@ -95,9 +95,9 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
     return base
 
 
-def read_only(array: np.ndarray) -> np.ndarray:
-    """A view of all of the array that NumPy lets nobody write through."""
-    seen = array.view()
+def read_only(array: np.ndarray | np.generic) -> np.ndarray:
+    """A view of all of the array that NumPy lets nobody write through; of one without dimensions runs give a scalar."""
+    seen = np.asarray(array).view()
     seen.flags.writeable = False
     return seen
 

@@ -610,7 +610,8 @@ def frozen_beside_the_array(x):
 
 def frozen_kinds(x):
     y = x * 2
-    return np.broadcast_to(y[0], (2, 3)), y.imag, y.real, np.diag(y), y.diagonal() + 1, np.diagonal(x)
+    z = np.array(y[0, 0])
+    return np.broadcast_to(y[0], (2, 3)), y.imag, y.real, np.diag(y), y.diagonal() + 1, np.diagonal(x), z.imag, [z.imag]
 
 
 def frozen_in_the_callers(x, d):
