@@ -7,6 +7,7 @@ axis that it tiles; else a ``scan`` runs it example by example, which the notes 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,8 +20,10 @@ from futurex.ops.tapes import Batched, Tape, element
 from futurex.partition.factors import Recipe, recipe_of
 from futurex.partition.mesh import PartitionError
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Symbol, UnknownDimension, dims_in
 from futurex.tree.graph import Graph, rebuilt
-from futurex.tree.node import Node, apply, build, item, param
+from futurex.tree.node import Node, apply, build, dimensions_of, item, param
+from futurex.tree.record import plain_attrs, without_sizes
 from futurex.tree.source import at
 
 REFUSED = (TypeError, ValueError, IndexError, AttributeError, KeyError, PartitionError)
@@ -41,12 +44,13 @@ def vmap(
     ]
     starts = {old: Batched(new, has) for old, new, has in zip(graph.params, params, batched, strict=True)}
     walk = _Walk(size, starts, [] if notes is None else notes)
-    for node in graph.nodes:
-        with at(node.src):
-            walk.visit(node)
-    forced = set(force)
-    found = [walk.values[node] for node in graph.outs]
-    outs = [spread(size, x.node) if k in forced and not x.batched else x.node for k, x in enumerate(found)]
+    with dimensions_of(params):
+        for node in graph.nodes:
+            with at(node.src):
+                walk.visit(node)
+        forced = set(force)
+        found = [walk.values[node] for node in graph.outs]
+        outs = [spread(size, x.node) if k in forced and not x.batched else x.node for k, x in enumerate(found)]
     flags = [x.batched or k in forced for k, x in enumerate(found)]
     return Graph(params, outs, f"{graph.name}_vmap"), flags
 
@@ -56,6 +60,13 @@ class _Walk:
         self.size = size
         self.values: dict[Node, Any] = starts
         self.notes = notes
+        self.shared: set[Symbol] = set()  # extents that are the same for all examples
+        for start in starts.values():
+            self._share(start.node)
+
+    def _share(self, node: Node) -> None:
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        self.shared |= {symbol for aval in avals for dim in dims_in(aval.extents) for symbol in dim.symbols}
 
     def _inner(self, graph: Graph, batched: Sequence[bool], force: Iterable[int] = ()) -> tuple[Graph, list[bool]]:
         return vmap(graph, self.size, batched, force, self.notes)
@@ -71,6 +82,7 @@ class _Walk:
         if not any(x.batched for x in inputs):
             made = rebuilt(node, [x.node for x in inputs]) if node.inputs else node
             self.values[node] = Batched(made, False)
+            self._share(made)
         elif node.record.batch is not None and (node.record.structured or isinstance(inputs[0].node.aval, Tape)):
             self.values[node] = node.record.batch(self.size, inputs, vmap=self._inner, **node.attrs)
         elif node.record.effect:
@@ -85,19 +97,35 @@ class _Walk:
     def _pure(self, node: Node, inputs: list[Batched]) -> Any:
         nodes, batched = [x.node for x in inputs], [x.batched for x in inputs]
         avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-        if not all(aval.static and aval.dtype != object for aval in avals):
+        symbols = {symbol for aval in avals for dim in dims_in(aval.extents) for symbol in dim.symbols}
+        if not symbols <= self.shared or any(aval.dtype == object for aval in avals):
             raise NotBatchable(f"the size of what {node.op} makes depends on the example{_place(node)}")
+        if symbols or "dims" in node.attrs:
+            return self._of_shared_size(node, nodes, batched)
         for way in (_elementwise, _by_rule, _by_axis, _by_tiling, self._by_decomposition):
             made = way(self.size, node, nodes, batched)
             if made is not NotImplemented and _fits(made, node, self.size):
                 break
         else:
+            if any(has and not x.aval.static for x, has in zip(nodes, batched, strict=True)):
+                raise NotBatchable(f"{node.op} of a size that only the run knows{_place(node)}")
             self.notes.append(f"vmap runs {node.attrs.get('call', node.op)} example by example")
             made = _one_by_one(self.size, node, nodes, batched)
         if not isinstance(node.aval, tuple):
             return Batched(made, True)
         return [Batched(each, True) for each in made]
 
+
+    def _of_shared_size(self, node: Node, nodes: list[Node], batched: list[bool]) -> Any:
+        """A node of which an extent is known by the run alone, and the same for all examples."""
+        inputs, has = list(without_sizes(nodes, node.attrs)), list(without_sizes(batched, node.attrs))
+        with contextlib.suppress(UnknownDimension):
+            for way in (_elementwise, _by_rule, _by_axis):
+                made = way(self.size, node, inputs, has) if any(has) else NotImplemented
+                if made is not NotImplemented and _fits(made, node, self.size):
+                    several = isinstance(node.aval, tuple)
+                    return [Batched(each, True) for each in made] if several else Batched(made, True)
+        raise NotBatchable(f"{node.op} of a size that only the run knows{_place(node)}")
 
     def _by_decomposition(self, size: int, node: Node, nodes: list[Node], batched: list[bool]) -> Any:
         if node.record.decompose is None:
@@ -169,7 +197,7 @@ def _common_dtype(node: Node) -> Any:
 def _by_rule(size: int, node: Node, inputs: list[Node], batched: list[bool]) -> Any:
     if node.record.batch is None:
         return NotImplemented
-    made = node.record.batch(size, batched, *inputs, **node.attrs)
+    made = node.record.batch(size, batched, *inputs, **plain_attrs(node.attrs))
     return _parts(made) if isinstance(made, Node) else made
 
 
@@ -184,7 +212,7 @@ def _by_axis(size: int, node: Node, inputs: list[Node], batched: list[bool]) -> 
         moved = tuple(k + 1 if k >= 0 else k for k in axis)
     else:
         moved = axis + 1 if axis >= 0 else axis
-    attrs = {**node.attrs, "axis": moved}
+    attrs = {**plain_attrs(node.attrs), "axis": moved}
     if node.record.shape_attr:
         attrs[node.record.shape_attr] = (size, *attrs[node.record.shape_attr])
     try:

@@ -18,7 +18,7 @@ from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
-from futurex.ops.views import view
+from futurex.ops.views import read_only, view
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
@@ -29,12 +29,13 @@ _NUMBER = Aval((), np.dtype(np.int64))
 
 def _viewed(output: Output, inner: Sequence[Result], value: Any) -> Any:
     """A view; where it begins and ends the run may have computed, as ``inner`` tell."""
-    if not inner:
-        return view(value, output.chain, ())
-    values = [future.result() for future in inner]
+    chain, values = output.chain, [future.result() for future in inner]
     split = len(values) - len(output.dims)
-    known = dict(zip(output.dims, values[split:], strict=True))
-    return view(value, replaced(output.chain, known.__getitem__), values[:split])
+    if inner:
+        known = dict(zip(output.dims, values[split:], strict=True))
+        chain = replaced(chain, known.__getitem__)
+    seen = view(value, chain, values[:split])
+    return read_only(seen) if output.frozen else seen
 
 
 def left_behind(
@@ -63,24 +64,33 @@ class _Made:
         self._sizes = _sizes_of(variant, leaves) if variant.opened else {}
         self._shared: list[Any] = []  # nests in several places of the result
         self._same: dict[int, Any] = {}  # arrays that are left in several places
+        self._left: dict[int, Any] = {}  # of these, those that the caller's objects have
         self._numbered: dict[int, Any] = {}  # those that the run names
 
     def result(self) -> Any:
         for outputs, structure in self._variant.shared:
-            self._shared.append(unflatten(structure, map(self._leaf, outputs)))
-        return unflatten(self._variant.structure, map(self._leaf, self._variant.outputs))
+            self._shared.append(unflatten(structure, map(self._of_result, outputs)))
+        return unflatten(self._variant.structure, map(self._of_result, self._variant.outputs))
+
+    def _of_result(self, output: Output) -> Any:
+        """What the caller's objects have, too, is the array itself, as it is where the call runs as plain NumPy."""
+        return self._leaf(output) if output.same not in self._left else self._left[output.same]
 
     def settled(self, entry: Change) -> Any:
         """What a run puts into the caller's object: arrays that the caller may change, not futures."""
         return unflatten(entry.structure, map(self._value, entry.outputs))
 
     def _value(self, output: Output) -> Any:
+        if output.same in self._left:
+            return self._left[output.same]
         found = self._leaf(output)
         if not isinstance(found, Array):
             return found
         value = found.result()
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
+        if isinstance(value, np.ndarray) and not (value.flags.writeable or output.frozen):
             value = np.array(value)
+        if output.same is not None:
+            self._left[output.same] = value
         return value
 
     def _leaf(self, output: Output) -> Any:
@@ -121,14 +131,12 @@ class _Made:
         raise AssertionError(output.kind)
 
     def _view_of(self, target: Any, output: Output) -> Any:
-        seen = _viewed(output, self._inner(output), np.asarray(target))
-        if output.frozen:
-            seen.flags.writeable = False
-        return seen
+        return _viewed(output, self._inner(output), np.asarray(target))
 
     def _out(self, output: Output) -> Any:
         assert output.aval is not None
-        chain = functools.partial(_viewed, output, self._inner(output)) if output.chain else None
+        is_view = output.chain or output.frozen
+        chain = functools.partial(_viewed, output, self._inner(output)) if is_view else None
         aval, sizes = output.aval, self._sizes
         if sizes and not aval.static:
             aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)

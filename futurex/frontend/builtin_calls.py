@@ -19,7 +19,7 @@ from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import is_long
 from futurex.frontend.lists import TracedList
 from futurex.frontend.masked import Masked
-from futurex.frontend.outside import PLAIN, any_traced, items, of_class, refuse_special, special_method
+from futurex.frontend.outside import PLAIN, any_traced, is_users, items, of_class, refuse_special, special_method
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -93,6 +93,9 @@ def _len(value: Any) -> Any:
 
 @special(abs)
 def _abs(value: Any) -> Any:
+    method = of_class(type(value), "__abs__") if is_users(type(value)) else None
+    if isinstance(method, types.FunctionType):
+        return call(method, (value,), {})
     refuse_special(value)
     return abs(value)
 

@@ -24,7 +24,7 @@ from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
 from futurex.frontend.returned import Kind, Part, Several, written_call
 from futurex.frontend.variants import Output, Variant
-from futurex.ops.views import Chain, view
+from futurex.ops.views import Chain, read_only, view
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
@@ -231,7 +231,7 @@ def _left_together(variant: Variant) -> dict[int, Part]:
     for k, output in enumerate(variant.outputs):
         moves = output.inner[1] or output.dims  # a view at a place that the run computes
         if output.kind == "out" and output.is_array and output.aval is not None and output.aval.static and not moves:
-            viewed = functools.partial(_view, output.chain) if output.chain else None
+            viewed = functools.partial(_view, output.chain, output.frozen) if output.chain else None
             name = k if output.same is None else ("same", output.same)
             parts.setdefault(output.index, {})[k] = Part(output.index, output.aval, viewed, name)
     return {k: part for each in parts.values() if _is_whole(each) for k, part in each.items()}
@@ -242,8 +242,9 @@ def _is_whole(parts: dict[int, Part]) -> bool:
     return len(parts) > 1 and len({part.name for part in parts.values() if part.viewed is None}) == 1
 
 
-def _view(chain: Chain, value: Any) -> Any:
-    return view(value, chain, ())
+def _view(chain: Chain, frozen: bool, value: Any) -> Any:
+    seen = view(value, chain, ())
+    return read_only(seen) if frozen else seen
 
 
 def takes_futures(variant: Variant) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ class Guard:
     value: Any
     expected: Any
     fixed: bool = False  # the value cannot change: the same object is the same value
-    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held
+    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held, or those in a tuple
     inputs: Mapping[Any, Any] = field(default_factory=dict)  # the numbers in it that may change, as fingerprints know
 
     def holds(self, fingerprint: Callable[..., Any]) -> bool:
@@ -77,8 +77,17 @@ class Guard:
         return bool(fingerprint(now, inputs=self.inputs) == self.expected)
 
     def _holds_the_same(self, now: Any) -> bool:
-        held = now if type(now) is list else (*now, *now.values())
+        held = inside(now)
         return len(held) == len(self.entries or ()) and all(map(operator.is_, held, self.entries or ()))
+
+
+def inside(value: Any) -> Sequence[Any]:
+    """What a list, dict or tuple holds, and after it what lists and dicts in a tuple do."""
+    if type(value) is dict:
+        return (*value, *value.values())
+    if type(value) is list:
+        return value
+    return [*value, *(each for entry in value if type(entry) in (list, dict) for each in inside(entry))]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
+from futurex.ops.views import read_only
 from futurex.runtime.futures import OWN_REFERENCES, Done, Future, Resident
 from futurex.tree.pytree import Structure, unflatten
 
@@ -305,7 +306,7 @@ def packed(variant: Variant) -> Pack | None:
     found = [place for output in variant.outputs for place in places(output)]
     if len(found) > _LONGEST or len(set(found)) < len(found):
         return None  # one future, one result
-    known: dict[str, Any] = {"Array": Array, "Done": Done}
+    known: dict[str, Any] = {"Array": Array, "Done": Done, "read_only": read_only}
     parts = []
     for number, output in enumerate(variant.outputs):
         if output.kind in ("either", "rows", "entries"):
@@ -316,7 +317,7 @@ def packed(variant: Variant) -> Pack | None:
         held = f"Done(results[{output.index}], call)"
         if not output.is_array:
             held = f"results[{output.index}] if call is None else {held}"  # nobody need know who asks for a number
-        parts.append(f"Array({held}, a{number}, None, {output.is_array})")
+        parts.append(f"Array({held}, a{number}, {'read_only' if output.frozen else None}, {output.is_array})")
     try:
         nest = _nest(variant.structure, iter(parts), known)
     except Unwritten:
@@ -337,7 +338,8 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
             return unflatten(found.value, [part(each, results, call) for each in found.among.values()])
         if found.aval is None:
             return found.value
-        return Array(Done(results[found.index], call), found.aval, None, found.is_array)
+        viewed = read_only if found.frozen else None
+        return Array(Done(results[found.index], call), found.aval, viewed, found.is_array)
 
     return made
 

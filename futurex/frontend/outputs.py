@@ -48,7 +48,7 @@ class Output:
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
     same: int | None = None  # the outputs of a call with this number are one array
     length: int | None = None
-    frozen: bool = False  # a view of an argument that NumPy lets nobody write through
+    frozen: bool = False  # a view that NumPy lets nobody write through
     among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
@@ -174,9 +174,11 @@ class Outputs:
                 self._bases[cell] = len(outs)
                 outs.append(given(cell.value, cell, cell.strides or cell.asked))
             dims, inner = self._inner(leaf)
-            return Output("out", self._bases[cell], leaf._chain, node.aval, True, dims=dims, inner=inner, same=same)
-        outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
-        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
+            first, chain, frozen = self._bases[cell], leaf._chain, leaf._readonly
+            return Output("out", first, chain, node.aval, True, dims=dims, inner=inner, same=same, frozen=frozen)
+        is_array = not leaf.is_scalar
+        outs.append(given(node, cell, leaf.strides_in_memory or cell.asked) if is_array else node)
+        return Output("out", len(outs) - 1, (), node.aval, is_array, same=same, frozen=is_array and leaf._readonly)
 
     def _as_seen(self, leaf: Tracer) -> Tracer:
         """Of a copy that NumPy does not make of the caller's array the view that it is there."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.held import Guard, Held, The, can_be_input, entries, is_array, is_nest
+from futurex.frontend.held import Guard, Held, The, can_be_input, entries, inside, is_array, is_nest
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
@@ -121,9 +121,10 @@ def _inputs_in(value: Any, key: Any) -> dict[Any, Any]:
 def guard_of(name: str, read: Callable[[], Any], value: Any, key: Any = None) -> Guard:
     """The guard of a value from outside that is found at the place with this key."""
     held, inputs = None, _inputs_in(value, key)
-    if type(value) in (list, dict):
-        held = tuple(value) if type(value) is list else (*value, *value.values())
-        held = held if all(map(_is_fixed, held)) else None
+    if type(value) in (list, dict, tuple):
+        nests = value if type(value) is tuple else (value,)
+        alike = (inside(each) if type(each) in (list, dict) else (each,) for each in nests)
+        held = tuple(inside(value)) if all(_is_fixed(each) for row in alike for each in row) else None
     expected = fingerprint(value, before=current().outside, inputs=inputs)
     return Guard(name, read, value, expected, _is_fixed(value) and not inputs, held, inputs)
 

@@ -17,7 +17,7 @@ from futurex.frontend.held import can_be_input, entries, is_nest
 from futurex.frontend.kept import Path, found_apart, found_at
 from futurex.frontend.objects import describe, entries_of
 from futurex.frontend.outside import fingerprint
-from futurex.frontend.trace import Trace
+from futurex.frontend.trace import Trace, current
 from futurex.frontend.tracer import Tracer
 from futurex.tree.pytree import LEAF, Structure, containers, flatten
 
@@ -189,7 +189,9 @@ def _refuse_new_kinds(value: Any, before: dict[Any, Any], entries: list[Entry]) 
     True, False or None may become another of these."""
     added = [entry.key for entry in entries if entry.key not in before]
     if not all(isinstance(key, str) for key in added) or (isinstance(value, list) and len(entries) < len(before)):
-        raise Escape(f"changing how long {describe(value)} is that was not made by the function", _ANEW)
+        escape = Escape(f"changing how long {describe(value)} is that was not made by the function", _ANEW)
+        escape.source = current().changed_at.get(id(value), escape.source)
+        raise escape
     for entry in entries:
         kinds = set(map(_kind, entry.outputs))
         if "number" in kinds and _is_of_nests(entry.structure):

@@ -24,6 +24,7 @@ from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
+from futurex.tree.source import here
 
 FOLD_LIMIT = 1 << 16
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
@@ -172,6 +173,7 @@ class Trace:
         self.generators: list[Any] = []  # those that the traced code made
         self.begun = made_here()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
+        self.changed_at: dict[int, Any] = {}  # the lines that changed objects first, by identity
         self.assigned: dict[tuple[int, str], Any] = {}  # objects of which attributes were set, by identity and name
         self.held = Holdings()
         self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
@@ -189,8 +191,7 @@ class Trace:
         self.exact = False  # are Python's numbers and NumPy's of the same type told apart wherever branches leave both?
         self.inexact = False  # did it matter which of the two one is?
         self.crowded = False  # was a name more things than a loop carries?
-        self.may_tell = False  # will the call be traced again, with these told apart?
-        self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
+        self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
 
@@ -302,6 +303,7 @@ class Trace:
                 what = f"changing {describe(value)} from outside the transformed function"
                 raise Escape(what, "what is run is made of the function, not the function itself", "return what is new")
             if id(value) not in region.state:
+                self.changed_at.setdefault(id(value), here())
                 before = entries_of(value) if before is None else before
                 region.state[id(value)] = value, before
             if id(value) in region.lent:

@@ -153,7 +153,8 @@ def which(value: Any, owned: Mapping[Cell, int], start: int) -> Which:
     if value._cell.which is not None and not value._chain:
         found: Which = value._cell.which
         return found if owned.get(value._cell) == 1 else numbering.named_again(value)
-    if value._cell.which is None and owned.get(value._cell) == 1 and value._cell not in numbering.cells:
+    is_alone = owned.get(value._cell) == 1 and value._cell not in numbering.cells
+    if value._cell.which is None and is_alone and not _is_given(value._cell):
         return nobodys
     return numbering.number(value, start)
 
@@ -209,7 +210,7 @@ class Left:
         """Are the elements of an array seen through one merger alone?"""
         reached = _reached({number: self._among[number]})
         bases = [known.array._cell for known in reached.values() if known.array._cell.which is None]
-        if any(cell in self._direct or self._views[cell] > 1 or cell.origin is not None for cell in bases):
+        if any(cell in self._direct or self._views[cell] > 1 or _is_given(cell) for cell in bases):
             return False
         return len(reached) == 1 or len(set().union(*(self._holders.get(each, ()) for each in reached))) < 2
 
@@ -223,12 +224,17 @@ class Left:
         numbers = [] if array._cell.which is None else [n for n in array._cell.which.among if len(self._holders[n]) > 1]
         if array._chain and not all(n in self.others and not self._among[n].row for n in numbers):
             raise Escape("arrays of a branch or round that share their elements", _WHY)
-        return {n: _through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
+        return {n: through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
 
     def row(self, number: int) -> Chain | None:
         """How a row lies in the array that it is one of; None if the number is none of a row's."""
         known = self._among[number]
         return known.array._chain if known.row else None
+
+
+def _is_given(cell: Cell) -> bool:
+    """Is it the storage of an array of the caller's, or a copy that NumPy would not make of one?"""
+    return cell.origin is not None or (cell.seen is not None and cell.seen._cell.origin is not None)
 
 
 def _among(found: Which) -> dict[int, _Known]:
@@ -258,7 +264,7 @@ def _reached(known: Mapping[int, _Known]) -> dict[int, _Known]:
     return reached
 
 
-def _through(other: Tracer, array: Tracer) -> Tracer:
+def through(other: Tracer, array: Tracer) -> Tracer:
     """The view of one array that another array has of its storage."""
     if not array._chain:
         return other

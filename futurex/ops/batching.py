@@ -226,6 +226,19 @@ def scatter(
     return apply("scatter", base, _laid_out(given, form), *moved_indices, pattern=moved, mode=mode)
 
 
+def masked_store(size: int, batched: Sequence[bool], x: Node, mask: Node, value: Node) -> Any:
+    """A mask that all examples share picks rows of them, when they lie behind what it is a mask of."""
+    if batched[1]:
+        return NotImplemented
+    (base,) = everywhere(size, batched[:1], [x])
+    if batched[2]:
+        value = from_front(value, value.ndim - 1)
+    elif value.ndim:
+        value = apply("reshape", value, shape=(*value.shape, 1))
+    last = base.ndim - 1
+    return to_front(apply("masked_store", from_front(base, last), mask, value), last)
+
+
 def _example_shape(
     size: int, x: Node, x_batched: bool, indices: Sequence[Node], batched: Sequence[bool], pattern: Pattern
 ) -> tuple[int, ...]:

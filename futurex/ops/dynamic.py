@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.counted import unique_of_few, unique_of_rows
 from futurex.ops.elementwise import unbroadcast
 from futurex.tree.aval import Aval
@@ -173,6 +174,7 @@ def _masked_store_rule(g: Node, out: Node, x: Node, mask: Node, value: Node) -> 
 
 op(
     "masked_store", _masked_store, aval=_masked_store_aval, vjp=_masked_store_rule, inplace=(0,), fails=True,
+    batch=batching.masked_store,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3)), np.array([[True, False, True], [False, True, False]]), rng.normal(size=3))),
         Sample((rng.normal(size=(3, 2)), np.array([True, False, True]), rng.normal(size=(2, 2)))),

@@ -10,17 +10,18 @@ of either loop is a ``scan`` over its tapes in the other direction, so that deri
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.ops.joins import carried
+from futurex.ops.joins import carried, kind
 from futurex.ops.loop_batch import batch_add_tapes, batch_loop, batch_scan, batch_zero_tape
 from futurex.ops.loop_forward import push_loop, push_scan
 from futurex.ops.loop_reverse import pull_loop, pull_scan
 from futurex.ops.tapes import Tape, collector, element, plain, sequence
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
 from futurex.tree.record import Sample, op
@@ -62,13 +63,22 @@ def _made(body: Graph, n_carry: int, tape: Indices) -> list[Aval]:
     return [node.aval for node in (*body.outs[n_carry:], *(body.params[k] for k in tape))]
 
 
+def _fit(parts: Sequence[Aval], expected: Sequence[Aval]) -> bool:
+    """May a body take these? Where it has a symbol of its own for an extent, it takes any."""
+    return len(parts) == len(expected) and all(
+        kind(part) == kind(mine)
+        and all(isinstance(n, Dim) or same(n, m) for n, m in zip(mine.extents, part.extents, strict=True))
+        for part, mine in zip(parts, expected, strict=True)
+    )
+
+
 def _scan_aval(
     *inputs: Aval, body: Graph, n_carry: int, n_xs: int, length: int | None, reverse: bool, tape: Indices
 ) -> tuple[Aval, ...]:
     carry = carried(inputs[:n_carry], body, "scan")
     parts = tuple(element(aval) for aval in inputs[n_carry : n_carry + n_xs])
     expected = tuple(node.aval for node in body.params[n_carry : n_carry + n_xs])
-    if parts != expected:
+    if not _fit(parts, expected):
         raise TypeError(f"a scan whose body takes {expected} was given sequences of {parts}")
     if any((None if isinstance(aval, Tape) else aval.shape[0]) != length for aval in inputs[n_carry : n_carry + n_xs]):
         raise ValueError(f"a scan of length {length} was given sequences of another length")

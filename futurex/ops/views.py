@@ -95,6 +95,13 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
     return base
 
 
+def read_only(array: np.ndarray | np.generic) -> np.ndarray:
+    """A view of all of the array that NumPy lets nobody write through; of one without dimensions runs give a scalar."""
+    seen = np.asarray(array).view()
+    seen.flags.writeable = False
+    return seen
+
+
 def sized(view: Any, shape: tuple[int, ...]) -> None:
     """Raise RuntimeError if a view has another shape than was known before."""
     if view.shape != shape:

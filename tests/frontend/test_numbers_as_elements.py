@@ -119,3 +119,22 @@ def test_positions_of_put_in_a_narrow_type():
 
     args = np.arange(300.0), np.array([250, 3], np.uint8)
     assert outcome(fx.futurize(clipped), args) == outcome(clipped, args)
+
+
+def item_at(a, places):
+    return a.item(int(places[0])) + a.item(places.argmax() + 3)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (2, 3), (2, 2, 2)])
+def test_an_item_that_is_not_there_has_numpys_error(shape):
+    futurized, a = fx.futurize(item_at, escape="error"), np.arange(np.prod(shape, dtype=int) * 1.0).reshape(shape)
+    for first, largest in ((0, 0), (0, 1), (-1, 2), (9, 0), (-9, 0), (0, 7), (2, 4)):
+        places = np.where(np.arange(8) == largest, 9, -9)
+        places[0] = first
+        results = []
+        for function in (item_at, futurized):
+            try:
+                results.append(float(function(a, places)))
+            except IndexError as error:
+                results.append(str(error))
+        assert results[0] == results[1]

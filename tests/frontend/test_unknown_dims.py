@@ -432,6 +432,34 @@ def test_gradients_are_those_of_finite_differences(name):
     np.testing.assert_allclose(np.asarray(fx.grad(function)(X)), expected, rtol=1e-5, atol=1e-5)
 
 
+def elements_of_a_selection(x):
+    v = x[x > 0.1]
+    y = np.zeros_like(v)
+    for i in range(len(v)):
+        y[i] = v[i] ** 3
+    return y.sum()
+
+
+def rounds_over_a_selection(x):
+    v = x[x > 0.1]
+    s = v * 1
+    for i in range(len(v)):
+        s = s * v[i] + np.sin(v)
+        s[i] = s[i] * v[0]
+    return s.sum()
+
+
+@pytest.mark.parametrize("function", [elements_of_a_selection, rounds_over_a_selection])
+def test_loops_over_a_selection_have_second_derivatives(function):
+    gradient, step = fx.grad(function), 1e-6
+    for x in (np.array([0.5, -1.0, 1.2, 0.8]), np.array([0.7, 0.9, -0.5, -0.2])):
+        ups_and_downs = [(np.asarray(gradient(x + e)), np.asarray(gradient(x - e))) for e in step * np.eye(4)]
+        expected = np.array([(up - down) / (2 * step) for up, down in ups_and_downs])
+        np.testing.assert_allclose(np.asarray(fx.hessian(function)(x)), expected, rtol=1e-5, atol=1e-5)
+        again = fx.grad(lambda x: fx.grad(function)(x).sum())
+        np.testing.assert_allclose(np.asarray(again(x)), expected.sum(0), rtol=1e-5, atol=1e-5)
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 6), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_random_masks_and_shapes(rows, columns_, seed):

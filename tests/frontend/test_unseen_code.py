@@ -103,6 +103,26 @@ def test_special_methods_that_builtins_call(name):
         assert bits(plain(futurized(X))) == bits(function(X)), values
 
 
+class Signed:
+    def __init__(self, value):
+        self.value = value
+
+    def __abs__(self):
+        return Signed(np.abs(self.value) * rate)
+
+
+def lengths(x):
+    return (abs(Signed(x)).value * x).sum()
+
+
+def test_abs_of_the_users_objects_has_a_derivative(monkeypatch):
+    futurized = fx.futurize(lengths, escape="error")
+    for k in range(3):
+        monkeypatch.setitem(globals(), "rate", float(k))
+        assert float(futurized(X - 3)) == lengths(X - 3) == -9 * k
+        assert np.asarray(fx.grad(lengths)(X - 3)).tolist() == (2 * k * abs(X - 3)).tolist()
+
+
 class Pair(namedtuple("Pair", "first second")):
     def __new__(cls, first):
         return super().__new__(cls, first, rate)

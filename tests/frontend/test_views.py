@@ -11,6 +11,7 @@ from compare import check
 
 import futurex as fx
 from futurex.frontend.plain import folded
+from futurex.tree.pytree import flatten
 
 CASES = [*view_cases.cases, *container_cases.cases, *scalar_cases.cases]
 
@@ -180,3 +181,28 @@ def test_an_ellipsis_parts_index_arrays_even_if_it_stands_for_no_axes(name):
         expected, found = f(a, 1), np.asarray(fx.futurize(f)(a, 1))
         assert found.shape == expected.shape
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "function", [view_cases.frozen_alone, view_cases.frozen_beside_the_array, view_cases.frozen_kinds]
+)
+@pytest.mark.parametrize("how", ["wait", ""])
+def test_results_are_read_only_where_numpys_are(function, how, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", how)
+    futurized = fx.futurize(function)
+    for k in range(10):
+        x = np.arange(9.0).reshape(3, 3) + k
+        for mine, theirs in zip(flatten(futurized(x))[0], flatten(function(x))[0], strict=True):
+            np.testing.assert_array_equal(np.asarray(mine), theirs)
+            assert np.asarray(mine).flags.writeable == theirs.flags.writeable
+    assert "plain NumPy:" not in futurized.explain()
+
+
+def test_so_are_views_that_the_callers_objects_get():
+    futurized = fx.futurize(view_cases.frozen_in_the_callers)
+    for k in range(5):
+        d = {}
+        diagonal = futurized(np.arange(9.0).reshape(3, 3) + k, d)
+        assert [each.flags.writeable for each in d.values()] == [True, False, False]
+        assert diagonal is d["diagonal"]
+        assert d["diagonal"].base is d["array"]

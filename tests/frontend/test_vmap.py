@@ -240,3 +240,33 @@ def test_branches_that_leave_arrays_of_several_sizes(function, signs):
     else:
         with pytest.raises(ValueError, match="same shape"):
             fx.vmap(function)(xs)
+
+
+def picks_by_a_shared_mask(x, w, mask):
+    picked = x[mask]
+    y = x.copy()
+    y[mask] = np.cumsum(picked) - picked.mean() * w[mask]
+    z = np.zeros(len(picked)) + picked[::-1]
+    return (y * w).sum() + (np.where(z > 0, z, 0.1) ** 2 * w[mask]).sum()
+
+
+def picks_rows_by_a_shared_mask(x, w, mask):
+    rows = x.reshape(-1, 1) * w
+    rows[mask] *= 2.0
+    rows[~mask, 0] = x[~mask]
+    return (rows[mask] ** 2).sum() + rows.sum()
+
+
+@pytest.mark.parametrize("function", [picks_by_a_shared_mask, picks_rows_by_a_shared_mask])
+def test_a_mask_that_all_examples_share_has_derivatives(function):
+    mapped = fx.vmap(function, in_axes=(0, None, None))
+    rng = np.random.default_rng(0)
+    for mask in ([1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]):
+        x, w, mask = rng.normal(size=(3, 4)), rng.normal(size=4), np.array(mask, bool)
+        np.testing.assert_allclose(np.asarray(mapped(x, w, mask)), [function(each, w, mask) for each in x])
+        slopes = fx.grad(lambda x, w, mask: mapped(x, w, mask).sum(), argnums=(0, 1))(x, w, mask)
+        each = [fx.grad(function, argnums=(0, 1))(row, w, mask) for row in x]
+        np.testing.assert_allclose(np.asarray(slopes[0]), [np.asarray(first) for first, _ in each], atol=1e-12)
+        np.testing.assert_allclose(np.asarray(slopes[1]), sum(np.asarray(second) for _, second in each), atol=1e-12)
+    assert "staged" in mapped.explain()
+    assert "plain NumPy" not in mapped.explain()

@@ -78,3 +78,22 @@ def test_nests_are_put_together_with_all_that_they_hold():
     assert again.later == [1, (4, 3)]
     assert again.later[1].label == 0.5
     assert not hasattr(again, "unset")
+
+
+def with_defaults(x, memo={"rate": 2.0, "name": "a"}, row=[1.0, 2.0], deep=({"k": [3.0]},)):  # noqa: B006
+    return x * memo["rate"] * len(memo["name"]) + row[-1] + len(row) + deep[0]["k"][0]
+
+
+def test_what_defaults_hold_is_looked_at_at_every_call():
+    x, futurized = np.arange(3.0), fx.futurize(with_defaults)
+    memo, row, deep = with_defaults.__defaults__
+    changes = [
+        lambda: None, lambda: memo.update(rate=5.0), lambda: row.append(7.0), lambda: memo.update(name="long"),
+        lambda: deep[0]["k"].__setitem__(0, 9.0), lambda: row.__setitem__(2, 8.0), lambda: memo.update(new=1),
+        lambda: memo.pop("new"), lambda: deep[0].update(k=[4.0]), lambda: memo.update(rate=np.float32(0.5)),
+    ]  # fmt: skip
+    for change in changes:
+        change()
+        for _ in range(4):
+            np.testing.assert_array_equal(np.asarray(futurized(x)), with_defaults(x))
+            assert np.asarray(futurized(x)).dtype == with_defaults(x).dtype

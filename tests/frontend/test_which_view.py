@@ -139,3 +139,45 @@ def test_equal_views_that_an_object_keeps():
         assert futurized(holder, x) is holder.a is holder.b is not holder.c
         holder.c[0] = 7
         assert holder.a[0] == x[0] == 7
+
+
+def reshaped_in_either_branch(x):
+    if x.sum() > 0:
+        y = x.T.reshape(-1)
+    else:
+        y = x.T.reshape(-1)[::-1]
+    return y
+
+
+def reshaped_or_new(x):
+    y = x.T.reshape(-1)
+    if x.sum() > 0:
+        y = x.T.ravel() * 2
+    return y
+
+
+def one_row_of_it(x):
+    y, z = x.T.reshape(-1), x.T.reshape(-1, 2)
+    return (y if x.sum() > 0 else z[0]), z
+
+
+def reshaped_in_rounds(x):
+    y = x.T.reshape(-1)
+    for k in range(int(x.sum() + 30)):
+        if x.sum() > k:
+            y = x.T.reshape(-1) + k
+    return y
+
+
+@pytest.mark.parametrize(
+    "function", [reshaped_in_either_branch, reshaped_or_new, one_row_of_it, reshaped_in_rounds]
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_argument_in_another_shape_is_the_view_that_numpys_is(function, order):
+    futurized = fx.futurize(function)
+    for sign in (1, -1, 1, -1, 1):
+        x = np.array(np.arange(12.0).reshape(3, 4) * sign, order=order)
+        mine, theirs = flatten(futurized(x))[0], flatten(function(x))[0]
+        for a, b in zip(map(np.asarray, mine), theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert np.shares_memory(a, x) == np.shares_memory(b, x)

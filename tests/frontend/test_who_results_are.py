@@ -216,3 +216,28 @@ def test_sets_of_results(function):
             sets_of_its_own: (False, False, False),
         }[function]  # fmt: skip
     assert ("plain NumPy" in f.explain()) is (function is not sets_of_its_own)
+
+
+def kept_and_returned(d, x):
+    d["y"] = y = x * 2
+    return y
+
+
+def kept_as_view_and_returned(d, x):
+    y = x * 2
+    d["whole"], d["part"] = y, y[1:]
+    return {"part": d["part"], "sum": y.sum(), "whole": y}
+
+
+def test_an_array_that_a_dict_of_the_callers_has_is_returned_as_it_is(monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    kept, parts = fx.futurize(kept_and_returned), fx.futurize(kept_as_view_and_returned)
+    for k in range(5):
+        d = {}
+        assert kept(d, np.arange(3.0) + k) is d["y"]
+        assert d["y"].tolist() == [2.0 * k, 2.0 * k + 2, 2.0 * k + 4]
+        found = parts(d, np.arange(3.0) + k)
+        assert found["whole"] is d["whole"]
+        assert found["part"] is d["part"]
+        assert d["part"].base is d["whole"]
+        assert float(found["sum"]) == 6 * k + 6

@@ -597,3 +597,24 @@ def into_itself_where_nothing_is_read_again(a):
     a[np.array([True, False])] = a[1:] + 1
     a[np.array([True, True])] = a[::-1]
     return a
+
+
+def frozen_alone(x):
+    return np.diagonal(x * 2)
+
+
+def frozen_beside_the_array(x):
+    y = x * 2
+    return {"diagonal": y.diagonal(1), "array": y, "rows": [np.diagonal(y)[1:], np.diagonal(y).copy()]}
+
+
+def frozen_kinds(x):
+    y = x * 2
+    z = np.array(y[0, 0])
+    return np.broadcast_to(y[0], (2, 3)), y.imag, y.real, np.diag(y), y.diagonal() + 1, np.diagonal(x), z.imag, [z.imag]
+
+
+def frozen_in_the_callers(x, d):
+    y = x * 2
+    d["array"], d["diagonal"], d["other"] = y, y.diagonal(), np.diagonal(x * 3)
+    return d["diagonal"]

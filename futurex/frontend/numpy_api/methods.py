@@ -12,8 +12,11 @@ from futurex.frontend.numbers import attribute
 from futurex.frontend.numpy_api.memory import copied_out, lying, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
+from futurex.ops.control import Failure
+from futurex.ops.python import Text, Value
+from futurex.tree.node import const
 
 HANDLERS[np.shape] = lambda a: tuple(map(as_number, _described(a).shape))
 HANDLERS[np.ndim] = lambda a: _described(a).ndim
@@ -138,6 +141,17 @@ def _names_a_place(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def _check_place(place: Any, size: int) -> None:
+    """Raise for a place among all elements that is out of bounds: NumPy's error tells no axis."""
+    node = node_of(place)
+    inside = emit("logical_and", emit("greater_equal", node, const(-size)), emit("less", node, const(size)))
+    parts = ("index ", Value("number"), f" is out of bounds for size {size}")
+    if inside.op != "const":
+        current().effect("check", inside, node, failure=Failure(IndexError, (Text(parts),)))
+    elif not inside.value:
+        raise IndexError(f"index {node.value} is out of bounds for size {size}")
+
+
 def _item(self: Tracer, *args: Any) -> Any:
     """One element as a Python number."""
     if len(args) == 1 and isinstance(args[0], tuple):
@@ -150,6 +164,8 @@ def _item(self: Tracer, *args: Any) -> Any:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         node = self._node
     elif len(args) == 1:
+        if self.ndim != 1:
+            _check_place(args[0], self.aval.size)
         node = new_array(emit("reshape", self._node, shape=(self.aval.size,)))[args[0]]._node
     elif len(args) == self.ndim:
         node = self[args]._node

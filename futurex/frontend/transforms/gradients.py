@@ -72,7 +72,7 @@ class _Gradient(Transform):
         outer, stand_ins = self.selected.stand_ins(args, kwargs)
         if self.holomorphic and not all(node.dtype.kind == "c" for node in outer):
             raise TypeError("grad of a holomorphic function is taken with respect to complex arguments")
-        inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True)
+        inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True, delivers=True)
         self._check_result(inner)
         derived = reverse.value_and_grad(inner.graph, range(len(outer)), holomorphic=self.holomorphic)
         nodes = derived.inline([*outer, *inner.free])

@@ -15,14 +15,14 @@ import numpy as np
 from futurex.frontend import calls
 from futurex.frontend.control.either import as_one
 from futurex.frontend.control.values import is_numeric
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import StagingError
 from futurex.frontend.layout import Strides
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Cell, close, current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
-from futurex.ops.streams import STATE
+from futurex.frontend.transforms.changes import Changes
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
@@ -60,9 +60,10 @@ class Inner:
     """A traced function as a graph.
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
-    numbers of its result, then to its effects and to the states of the ``generators`` that it draws from. ``leaves`` is
-    the result with VALUE where such a value stands. ``shared`` lists leaves that are storage of something else: of what
-    (None: of one another), and which leaf.
+    numbers of its result, then to its effects and to what it ``changes`` outside. ``leaves`` is the result with VALUE
+    where such a value stands, ``kept`` has the arrays among these that the changes keep, too, ``result`` is what the
+    function returned. ``shared`` lists leaves that are storage of something else: of what (None: of one another), and
+    which leaf.
     """
 
     graph: Graph
@@ -70,7 +71,9 @@ class Inner:
     structure: Structure
     leaves: list[Any]
     n_outs: int
-    generators: list[Cell]
+    changes: Changes
+    kept: dict[int, Tracer]
+    result: Any
     written: bool = False  # does the function write into a stand-in
     shared: tuple[tuple[Cell | None, int], ...] = ()
 
@@ -93,17 +96,18 @@ class Inner:
     def value(self, nodes: Sequence[Node]) -> Any:
         """The function's result out of the outputs of a graph derived from it.
 
-        Its effects run once, in their order, and generators go on.
+        Its effects run once, in their order, generators go on, and what it changes outside is changed.
         """
         n_outs = len(self.graph.outs)
-        first_state = n_outs - len(self.generators)
-        for node in nodes[self.n_outs : first_state]:
+        first_change = n_outs - len(self.changes.nodes)
+        for node in nodes[self.n_outs : first_change]:
             current().keep(node)
-        for cell, state in zip(self.generators, nodes[first_state:n_outs], strict=True):
-            cell.settle(state)
+        self.changes.perform(nodes[first_change:n_outs])
         values = iter(nodes)
         leaves = [fresh(next(values)) if leaf is VALUE else leaf for leaf in self.leaves]
-        return current().remember_all(unflatten(self.structure, leaves))
+        for position, leaf in self.kept.items():
+            leaves[position] = leaf
+        return self.changes.in_place(self.result, current().remember_all(unflatten(self.structure, leaves)))
 
 
 def trace_inner(
@@ -115,11 +119,13 @@ def trace_inner(
     exact: bool = False,
     copies: bool = False,
     of_one_type: bool = True,
+    delivers: bool = False,
 ) -> Inner:
     """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
 
-    The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
-    write into any other array, and for a change of a list or object that is not its own.
+    The function works on the stand-ins: what it writes into them the caller's arrays do not see. What else it changes
+    outside of itself, arrays, lists, dicts and objects, is changed behind its graph if that ``delivers`` it; else, and
+    where that would be another thing, it raises Escape.
 
     ``exact`` is for what must mean the function itself: numbers of Python stay what they are. ``of_one_type``: results
     that are numbers of one type or another, as the run tells, are of the type that NumPy gives both. With ``copies``
@@ -127,7 +133,7 @@ def trace_inner(
     """
     leaves, structure = flatten((args, kwargs))
     with current().scope() as scope:
-        scope.pure = True
+        scope.pure = not delivers
         params = [None if each is None else param(each.aval, "x") for each in stand_ins]
         copied: dict[int, Any] = {}  # an array that is two arguments stays one
         values = [
@@ -139,7 +145,8 @@ def trace_inner(
         _remember(given)
         current().transforms += 1
         try:
-            out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
+            result = calls.call(function, inner_args, inner_kwargs)
+            out_leaves, out_structure = flatten(result)
         finally:
             current().transforms -= 1
         out_leaves = [as_one(leaf) if of_one_type and not exact else leaf for leaf in out_leaves]
@@ -151,20 +158,21 @@ def trace_inner(
             nodes = [leaf._node if _is_traced(leaf) else None for leaf in out_leaves]
         else:
             nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
-        states = [cell for cell in scope.journal if cell.value.aval == STATE]
-        if len(states) < len(scope.journal):
-            raise Escape("a write into an array from outside the transformed function", "its derivative is not defined")
+        given = {value._cell: leaf for value, leaf in _replaced(values, leaves)}
+        changes = Changes(scope, given, (args, kwargs), delivers)
+        whole = {k: leaf for k, leaf in enumerate(out_leaves) if nodes[k] is not None and changes.keeps(leaf)}
+        for leaf in whole.values():
+            changes.note(leaf)
         outs = [node for node in nodes if node is not None]
         own = [node for node in params if node is not None]
         name = getattr(function, "__name__", type(function).__name__)
-        drawn = [cell.value for cell in states]
-        current().settle_failing([*outs, *drawn])
-        (graph,), free = close([[*outs, *scope.effects, *drawn]], [own], scope.start, [name])
+        current().settle_failing([*outs, *changes.nodes])
+        (graph,), free = close([[*outs, *scope.effects, *changes.nodes]], [own], scope.start, [name])
     kept = [VALUE if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
-    cells = {value._cell: leaf._cell for value, leaf in _replaced(values, leaves, stand_ins)}
+    cells = {cell: leaf._cell for cell, leaf in given.items()}
     written = any(cell.written for cell in cells)
     shared = tuple(_shared(out_leaves, kept, cells, scope.start))
-    return Inner(graph, free, out_structure, kept, len(outs), states, written, shared)
+    return Inner(graph, free, out_structure, kept, len(outs), changes, whole, result, written, shared)
 
 
 def _remember(given: Any) -> None:
@@ -177,12 +185,11 @@ def _remember(given: Any) -> None:
             _remember(part)
 
 
-def _replaced(
-    values: Sequence[Any], leaves: Sequence[Any], stand_ins: Sequence[StandIn | None]
-) -> Iterator[tuple[Tracer, Tracer]]:
-    for value, leaf, each in zip(values, leaves, stand_ins, strict=True):
-        if each is not None and isinstance(value, Tracer) and isinstance(leaf, Tracer):
-            yield value, leaf
+def _replaced(values: Sequence[Any], leaves: Sequence[Any]) -> Iterator[tuple[Tracer, Tracer]]:
+    """The stand-ins and copies, and what they stand for."""
+    for value, leaf in zip(values, leaves, strict=True):
+        if value is not leaf and isinstance(value, Tracer) and isinstance(whole := entered(leaf), Tracer):
+            yield value, whole
 
 
 def _shared(
@@ -294,7 +301,10 @@ class Transform(ABC):
         self.__doc__ = f"{self.kind} of {getattr(function, '__name__', 'a function')}."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{self.__name__} exists only as a tree; call it through fx.{self.kind}")
+        raise StagingError(
+            f"{self.__name__} exists only as a tree, and plain NumPy would have to make this call: what the function "
+            "changes is something else that it is given, or shares memory with that. Pass a copy"
+        )
 
     @abstractmethod
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

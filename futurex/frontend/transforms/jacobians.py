@@ -77,7 +77,7 @@ class _Jacobian(Transform):
         outer, stand_ins = self.selected.stand_ins(args, kwargs)
         if not self.holomorphic and any(node.dtype.kind == "c" for node in outer):
             raise TypeError("the jacobian of complex arguments is defined for analytic functions: holomorphic=True")
-        inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True)
+        inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True, delivers=True)
         outs = [inner.outs[k] for k in inner.floats]
         if not all(node.aval.static for node in (*outer, *outs)):
             raise Escape("a jacobian of arrays whose size is not known before the run", "its size must be")

@@ -91,7 +91,7 @@ class _Forward(Transform):
         outer = list(map(node_of, leaves))
         structure = flatten(primals)[1]
         moved = matching(tangents, structure, [node.aval for node in outer], "tangents", "the arguments")
-        inner = trace_inner(self.function, primals, {}, list(map(StandIn.of, leaves)))
+        inner = trace_inner(self.function, primals, {}, list(map(StandIn.of, leaves)), delivers=True)
         derived = push(inner.graph, range(len(outer)), inner.floats)
         nodes = derived.inline([*outer, *inner.free, *moved])
         return inner.value(nodes), placed(inner.structure, inner.moving, nodes[len(inner.graph.outs) :])
@@ -153,7 +153,7 @@ class _Linear(Transform):
         outer = list(map(node_of, leaves))
         if self.sized and not all(node.aval.static for node in outer):
             raise Escape(f"{self.kind} for many sizes at once", "the map that it gives is for one size")
-        inner = trace_inner(self.function, args, {}, stand_ins, copies=True)
+        inner = trace_inner(self.function, args, {}, stand_ins, copies=True, delivers=True)
         derived = self._derived(inner.graph, range(len(outer)), inner.floats)
         n_outs, n_before = len(inner.graph.outs), len(outer) + len(inner.free)
         whole = Graph(derived.params, [*inner.graph.outs, *derived.outs], derived.name)

@@ -101,7 +101,7 @@ class _Mapped(Transform):
             shape, strides = (each and (*each[:axis], *each[axis + 1 :]) for each in (leaf.shape, strides))
             stand_ins.append(StandIn(Aval(shape, leaf.dtype), len(shape) > 0, strides))
         inner = trace_inner(self.function, args, kwargs, stand_ins, of_one_type=False)
-        if inner.generators:
+        if inner.changes.draws:
             raise Escape("a random generator in a function that is mapped", "each example draws after the one before")
         notes: list[str] = []
         flags = [*(True for _ in outer), *(False for _ in inner.free)]

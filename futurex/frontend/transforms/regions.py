@@ -78,7 +78,7 @@ class _Checkpointed(_Region):
             if current().many_sizes:
                 raise Escape("a checkpoint for many sizes at once", "memory is planned for one size")
             return calls.call(self.function, args, kwargs)  # what its parts are may differ from run to run
-        inner, outer = _traced(self.function, args, kwargs)
+        inner, outer = _traced(self.function, args, kwargs, delivers=True)
         if inner.written or inner.shared:
             current().notes.append(f"{self.__name__} keeps what it computes: it writes into arguments or returns them")
             return calls.call(self.function, args, kwargs)
@@ -92,14 +92,16 @@ class _Checkpointed(_Region):
         return inner.value(nodes)
 
 
-def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Inner, list[Node]]:
+def _traced(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], delivers: bool = False
+) -> tuple[Inner, list[Node]]:
     """A function traced on stand-ins for all arrays and numbers that are traced; and these."""
     leaves, structure = flatten((args, kwargs))
     leaves = [entered(leaf) for leaf in leaves]
     outer = [node_of(leaf) for leaf in leaves if isinstance(leaf, Tracer)]
     stand_ins = [StandIn.of(leaf) if isinstance(leaf, Tracer) else None for leaf in leaves]
     args, kwargs = unflatten(structure, leaves)
-    return trace_inner(function, args, kwargs, stand_ins, exact=True), outer
+    return trace_inner(function, args, kwargs, stand_ins, exact=True, delivers=delivers), outer
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
