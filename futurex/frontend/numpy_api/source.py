@@ -30,9 +30,11 @@ WALKED = named(
     "sinc sort_complex trapezoid unstack unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
-_SERIES = frozenset(
-    ["polyval", "polyval2d", "polyvander", "polyder", "polyint", "polyadd", "polysub", "polymul", "polyfromroots", "chebval", "chebvander", "chebadd", "chebsub", "legval", "legvander", "legadd", "legsub", "hermval", "hermvander", "hermadd", "hermsub", "hermeval", "hermevander", "hermeadd", "hermesub", "lagval", "lagvander", "lagadd", "lagsub"]
-)
+_SERIES = frozenset((
+    "polyval", "polyval2d", "polyvander", "polyder", "polyint", "polyadd", "polysub", "polymul", "polyfromroots",
+    "chebval", "chebvander", "chebadd", "chebsub", "legval", "legvander", "legadd", "legsub", "hermval", "hermvander",
+    "hermadd", "hermsub", "hermeval", "hermevander", "hermeadd", "hermesub", "lagval", "lagvander", "lagadd", "lagsub",
+))  # fmt: skip
 """Functions of ``numpy.polynomial``, which is loaded by those who use it."""
 
 
