@@ -30,6 +30,7 @@ from futurex.kernels.numba_ import (
     small_systems,
     spectra,
     tiles,
+    truths,
     whole_products,
 )
 from futurex.kernels.numba_.blocks import BlockKernel
@@ -86,6 +87,8 @@ class NumbaBackend:
             )  # fmt: skip
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
+        if node.op == "nonzero":
+            return truths.claim(node, threads, self.name)
         if node.op in _BLOCKWISE:
             whole = _BLOCKWISE[node.op].claim(node, threads)
             if whole is None:
