@@ -99,3 +99,29 @@ def test_programs():
         f = fx.futurize(program)
         for scale in (1.0, 2.0, -1.0):
             np.testing.assert_array_equal(f(scale * x), program(scale * x), strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i2", "u1", "c16", "?"])
+def test_what_places_of_any_number_pick(axis, dtype):
+    x = (RNG.normal(size=(60, 50, 40)) * 10).astype(dtype)
+    mask = RNG.random(x.shape[axis]) < 0.7
+    index = (slice(None),) * axis
+    f = fx.futurize(lambda x, m: x[(*index, m)])
+    plan = f.trace(x, mask).plan
+    assert "numba" in {each.kernel.backend for each in plan.instructions if each.node.op == "gather"}
+    for chosen in (mask, ~mask, mask & False, mask | True):
+        np.testing.assert_array_equal(f(x, chosen), x[(*index, chosen)], strict=True)
+        np.testing.assert_array_equal(plan.run([x, chosen])[0], x[(*index, chosen)], strict=True)
+
+
+def test_places_outside_are_numpys_error():
+    def picked(x, m, shift):
+        return x[np.flatnonzero(m) + shift]
+
+    x, mask = RNG.normal(size=20_000), RNG.random(20_000) < 0.9
+    f = fx.futurize(picked)
+    np.testing.assert_array_equal(f(x, mask, -20_000), picked(x, mask, -20_000))
+    for shift in (20_000, -20_001 - int(np.flatnonzero(mask)[0])):
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 20000"):
+            np.asarray(f(x, mask, shift))

@@ -54,11 +54,12 @@ _WRITTEN = {
     "random_normal": draws.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
-    "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
+    "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
     "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
     "matmul": whole_products.claim, "convolve": sliding.claim, "sort": merges.claim,
 }  # fmt: skip
+_OF_ANY_SIZE = {"nonzero": truths.claim, "gather": picked.claim}
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
@@ -87,8 +88,8 @@ class NumbaBackend:
             )  # fmt: skip
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
-        if node.op == "nonzero":
-            return truths.claim(node, threads, self.name)
+        if node.op in _OF_ANY_SIZE:
+            return _OF_ANY_SIZE[node.op](node, threads, self.name)
         if node.op in _BLOCKWISE:
             whole = _BLOCKWISE[node.op].claim(node, threads)
             if whole is None:

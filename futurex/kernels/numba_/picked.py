@@ -9,13 +9,19 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_.channels import Written, threads_for
+from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.channels import PARALLEL_BYTES, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.team import Share
+from futurex.kernels.recycling import maker
+from futurex.kernels.registry import Kernel
 from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -26,9 +32,9 @@ _ALL, _PICKED = ("s", None, None, None), ("d", 0)
 _WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
 
 
-def claim(node: Node, threads: int) -> Picked | None:
+def claim(node: Node, threads: int, backend: str) -> Kernel | None:
     """The kernel of a ``gather`` by one array of places, all of the other axes; None for another."""
-    if not node.is_static or not isinstance(node.aval, Aval) or len(node.inputs) != 2:
+    if not isinstance(node.aval, Aval) or len(node.inputs) != 2:
         return None
     source, places = node.inputs
     pattern = node.attrs["pattern"]
@@ -38,16 +44,23 @@ def claim(node: Node, threads: int) -> Picked | None:
     word, kind = _WORDS.get(node.dtype.itemsize), places.dtype
     if word is None or node.dtype.hasobject or not (source.dtype.isnative and kind.isnative):
         return None
-    if kind.kind not in "iu" or places.aval.weak or not source.size:
-        return None
-    if node.aval.nbytes < LEAST_BYTES:
+    if kind.kind not in "iu" or places.aval.weak:
         return None
     axis = pattern.index(_PICKED)
+    if not node.is_static:
+        several = PickedOfAny(node, threads if may_share() else 1, axis, word)
+        return Kernel(several, backend, contiguous=True, threads=several.threads, late=several)
+    if node.aval.nbytes < LEAST_BYTES or not source.size:
+        return None
     outer, extent, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
-    signed = kind.kind == "i" or kind.itemsize == 8  # NumPy takes 64 bits for a signed number's
-    text = _text(word, kind.itemsize, signed, outer > 1, inner > 1, may_share())
+    text = _text(word, kind.itemsize, _is_signed(kind), outer > 1, inner > 1, may_share())
     shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
-    return Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
+    call = Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
+    return Kernel(call, backend, into=True, contiguous=True, late=call)
+
+
+def _is_signed(places: np.dtype[Any]) -> bool:
+    return places.kind == "i" or places.itemsize == 8  # NumPy takes 64 bits for a signed number's
 
 
 class Picked(Written):
@@ -63,7 +76,52 @@ class Picked(Written):
         return self.interpret(out, source, places) if outside[0] else out
 
 
-_slot = struct.Struct("=q").pack
+class PickedOfAny:
+    """The kernel of one node of which the run says how many elements there are."""
+
+    def __init__(self, node: Node, threads: int, axis: int, word: str) -> None:
+        self.node, self.threads, self.axis = node, threads, axis
+        self.wait = not is_behind()
+        self.interpreted = 0
+        source, places = node.inputs
+        self.blocks, self.rows = axis > 0, source.ndim > axis + 1
+        signed = _is_signed(places.dtype)
+        self.text = _text(word, places.dtype.itemsize, signed, self.blocks, self.rows, may_share())
+        self.entry = compiled(self.text, wait=False)
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have the code compiled."""
+        self.entry = compiled(self.text, wait=wait)
+
+    @property
+    def ready(self) -> bool:
+        return self.entry.ready
+
+    def __call__(self, out: None, source: Any, places: Any) -> Any:
+        shape = (*source.shape[: self.axis], *places.shape, *source.shape[self.axis + 1 :])
+        count = math.prod(shape)
+        if count * source.itemsize < LEAST_BYTES:
+            return self.node.record.run([source, places], self.node.attrs)
+        if not self.ready:
+            self.prepare((), wait=self.wait)
+        if not self.ready or not (source.flags.c_contiguous and places.flags.c_contiguous):
+            self.interpreted += 1
+            return self.node.record.run([source, places], self.node.attrs)
+        found = maker(count * source.itemsize)(shape, source.dtype)
+        outer, inner = math.prod(source.shape[: self.axis]), math.prod(source.shape[self.axis + 1 :])
+        shared, each = (outer, places.size) if self.blocks else (places.size, 1)
+        outside = np.zeros(1, np.int64)
+        numbers = shared, each, source.shape[self.axis], inner
+        block = _geometry(*numbers, *map(address_of, (found, source, places, outside)))
+        moved = 2 * found.nbytes + places.nbytes
+        if self.threads > 1 and moved >= PARALLEL_BYTES:
+            self.entry.on_threads(block, Share.of(self.threads, moved, shared))
+        else:
+            self.entry(block)
+        return self.node.record.run([source, places], self.node.attrs) if outside[0] else found
+
+
+_slot, _geometry = struct.Struct("=q").pack, struct.Struct("=8q").pack
 
 
 @functools.cache

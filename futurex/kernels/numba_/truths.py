@@ -19,6 +19,7 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
+from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
 from futurex.kernels.threads import may_share
 from futurex.ops.dynamic import check_mask
@@ -83,7 +84,8 @@ class Truths:
         ends = np.zeros(self.threads + 1, np.int64)
         self._run(False, ends[1:], x, x)
         np.cumsum(ends, out=ends)
-        places = np.empty(int(ends[-1]) + len(rest), np.intp)
+        count = int(ends[-1]) + len(rest)
+        places = maker(count * ends.itemsize)((count,), np.dtype(np.intp))
         self._run(True, ends, places, x)
         np.add(rest, begun, out=places[len(places) - len(rest) :])
         return places
