@@ -35,6 +35,7 @@ from futurex.training.run import Run
 from futurex.training.saving import Saving, looks
 from futurex.training.strategy import all_reduce
 from futurex.training.strategy.base import Options, Strategy
+from futurex.tree.given import plain_array
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
 
 Metrics = Mapping[str, Callable[..., Any]]
@@ -144,7 +145,7 @@ def fit(
         memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
         errors=_errors(device),
     )  # fmt: skip
-    model, metrics = Model(loss), dict(metrics or {})
+    model, metrics = Model(loss), _metrics(metrics)
     arrays = _arrays("data", data)
     held_out = _held_out(model, arrays, validation, metrics)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
@@ -276,19 +277,25 @@ def _arrays(what: str, data: Any) -> Arrays:
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not parts:
         raise ValueError(f"{what} is empty: it needs at least one array, such as (x, y)")
-    arrays = tuple(np.asarray(part) for part in parts)
-    for number, array in enumerate(arrays):
+    arrays = tuple(plain_array(part, f"{what}[{number}]") for number, part in enumerate(parts))
+    for number, (part, array) in enumerate(zip(parts, arrays, strict=True)):
         if array.ndim == 0 or array.dtype.kind not in "biufc":
-            raise TypeError(
-                f"{what}[{number}] must be an array of numbers with examples along axis 0, "
-                f"not {array.dtype} of shape {array.shape}"
-            )
+            found = f"{array.dtype} of shape {array.shape}"
+            if hasattr(part, "__iter__") and array.shape == () and not isinstance(part, str | bytes):
+                found = f"a {type(part).__name__}: gather what it yields first, as np.stack(list(...))"
+            raise TypeError(f"{what}[{number}] must be an array of numbers with examples along axis 0, not {found}")
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
         raise ValueError(f"the arrays of {what} differ in length: shapes {', '.join(str(a.shape) for a in arrays)}")
     if not len(arrays[0]):
         raise ValueError(f"{what} has no examples: shapes {', '.join(str(a.shape) for a in arrays)}")
     return arrays
+
+
+def _metrics(metrics: Metrics | None) -> Metrics:
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics is a dict of functions by name, as {{'accuracy': accuracy}}, not {metrics!r}")
+    return dict(metrics or {})
 
 
 def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> Arrays:
@@ -310,10 +317,12 @@ def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> 
 
 def _parameters(params: Any) -> Any:
     leaves, structure = flatten(params)
-    arrays = [np.array(leaf) for leaf in leaves]  # the caller may change the given ones while the run goes on
-    if not arrays:
+    paths = leaf_paths(structure, "params")
+    if not leaves:
         raise ValueError("params holds no arrays: there is nothing to train")
-    for path, array in zip(leaf_paths(structure, "params"), arrays, strict=True):
+    # Copies: the caller may change the given ones while the run goes on.
+    arrays = [np.array(plain_array(leaf, path)) for path, leaf in zip(paths, leaves, strict=True)]
+    for path, array in zip(paths, arrays, strict=True):
         if array.dtype.kind not in "fc":
             raise TypeError(f"{path} is {array.dtype} of shape {array.shape}; only floating-point arrays are trained")
     return unflatten(structure, arrays)

@@ -115,6 +115,11 @@ def test_tiles_lie_on_their_localities(cluster):
     np.testing.assert_array_equal(np.asarray(tiled), x)
     with pytest.raises(ValueError, match=r"axis 1.*its axes are 0"):
         cluster.tile(x, axis=1)
+    masked = np.ma.masked_less(x, 3)  # the mask would be lost
+    with pytest.raises(TypeError, match=r"what is tiled is a MaskedArray.*give \.filled"):
+        cluster.tile(masked)
+    with pytest.raises(fx.StagingError, match="an argument of type MaskedArray"):
+        fx.futurize(np.sum).on(cluster)(masked)
 
 
 def test_what_localities_receive_begins_where_its_elements_may(cluster):
@@ -605,7 +610,7 @@ def test_bad_targets_and_options():
         fx.Cluster(2, transprt="tcp")
     with pytest.raises(ValueError, match="'infiniband' is not one of 'auto', 'local', 'tcp', 'ucx'"):
         fx.Cluster(2, transport="infiniband")
-    with pytest.raises(ValueError, match="at least one locality"):
+    with pytest.raises(ValueError, match="must be at least 1, not -1"):
         fx.Cluster(-1)
     with pytest.raises(TypeError, match=r"not 1\.5"):
         fx.Cluster(1.5)

@@ -17,7 +17,6 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
-import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port
@@ -44,6 +43,7 @@ from futurex.runtime.group import Once, SpmdRun
 from futurex.runtime.placement import DEVICES
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.transport.auth import Secret
+from futurex.tree.given import plain_array
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
 
@@ -78,7 +78,7 @@ class Cluster:
         timeout: float = 30.0,
         **unknown: Any,
     ) -> None:
-        _check_options(transport, unknown)
+        _check_options(transport, timeout, unknown)
         self.transport = transport
         self._timeout = timeout
         self._lock = threading.RLock()
@@ -113,7 +113,7 @@ class Cluster:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _attach(self, target: Any, threads: int | None) -> Client:
-        if target is None or isinstance(target, int):
+        if target is None or hasattr(target, "__index__"):
             return self._embedded(config.threads() if target is None else target, threads)
         if isinstance(target, Client):
             return target
@@ -125,8 +125,7 @@ class Cluster:
         )
 
     def _embedded(self, n: int, threads: int | None) -> Client:
-        if n < 1:
-            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        n = whole_number("the number of localities", n, 1)
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         dashboard.register()
@@ -321,7 +320,7 @@ class Cluster:
         if device not in DEVICES:
             raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
         self._check_open()
-        array = np.asarray(x)
+        array = plain_array(x, "what is tiled")
         parts = cut(array, axis, self.size)
         self._ask(os.getpid)  # before Dask waits for them
         shards = [
@@ -429,8 +428,7 @@ class Cluster:
         object: raises TypeError for one that was reached by its address. Other runs than elastic ones need a new
         ``fx.Cluster`` afterwards.
         """
-        if n < 1:
-            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        n = whole_number("the number of localities", n, 1)
         if self.client.cluster is None:
             raise TypeError("this cluster was reached by its address: start or stop workers where it was started")
         if self._wanted is not None:
@@ -524,11 +522,13 @@ def _spared_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _check_options(transport: str, unknown: dict[str, Any]) -> None:
+def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:
     if unknown:
         name = sorted(unknown)[0]
         raise TypeError(f"fx.Cluster has no option {name!r}; it has: transport, threads, timeout")
     if transport not in TRANSPORTS:
         raise ValueError(f"transport={transport!r} is not one of {', '.join(map(repr, TRANSPORTS))}")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(f"timeout is a number of seconds, more than 0, not {timeout!r}")
     if transport == "ucx" and os.name != "posix":
         raise ValueError("UCX runs on Linux only; use transport='tcp'")
