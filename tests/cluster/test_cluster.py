@@ -328,6 +328,21 @@ def test_a_worker_that_is_lost_while_a_run_begins_ends_it():
         assert caught.value.rank == 1
 
 
+def test_who_asks_a_worker_that_has_just_died_is_told_at_once():
+    with _cluster(2) as cluster:
+        tiled, address = cluster.tile(np.ones(4)), cluster.addresses[1]
+        os.kill(cluster.client.run(programs.process_id)[address], signal.SIGKILL)
+        begun = time.monotonic()
+        for act in (
+            lambda: cluster.tile(np.ones(4)), lambda: fx.futurize(np.sum).on(cluster)(tiled).result(90),
+            lambda: cluster.tile(np.ones(4)),
+        ):  # fmt: skip
+            with pytest.raises(fx.LocalityLost) as caught:
+                act()
+            assert (caught.value.rank, caught.value.address) == (1, address)
+        assert time.monotonic() - begun < 20  # Dask dials for thirty seconds
+
+
 def test_what_cannot_be_read_here_is_named_so(cluster):
     run = cluster.elastic(programs.unreadable)
     with pytest.raises(RuntimeError, match=r"has ended.*cannot read.*on purpose"):

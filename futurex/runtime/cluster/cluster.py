@@ -220,8 +220,14 @@ class Cluster:
         self._ask(host.connect_session, self._session, endpoints, self._timeout, seconds=seconds)
 
     def _ask(self, function: Callable[..., Any], *args: Any, seconds: float | None = None) -> dict[str, Any]:
-        """What a function returns on all localities; they are waited for as long as they wait for each other."""
-        return ask_workers(self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline())
+        """What a function returns on all localities; they are waited for as long as they wait for each other.
+
+        Raises LocalityLost once one of them is lost.
+        """
+        return ask_workers(
+            self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
+            lost=lambda: self._broken,
+        )  # fmt: skip
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
