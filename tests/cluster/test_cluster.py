@@ -526,6 +526,20 @@ def test_a_lost_scheduler_is_named_and_no_worker():
         cluster.spmd(programs.rank_and_size)
 
 
+def test_a_scheduler_that_hangs_is_said_and_ends_the_run(monkeypatch, caplog):
+    with _standing(Path(__file__).parent.parent) as address, fx.Cluster(address) as cluster:
+        monkeypatch.setenv("FUTUREX_DEADLINE", "3")
+        monkeypatch.setenv("FUTUREX_STALL", "1")
+        pid = cluster.client.run_on_scheduler(os.getpid)
+        run = cluster.spmd(programs.wait_for_stop)
+        time.sleep(2)  # in which it answers
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(fx.ClusterUnreachable, match=rf"no answer from {address} within 3 s.*new fx\.Cluster"):
+            run.result(90)
+        assert f"the scheduler at {address} has not answered for" in caplog.text
+        os.kill(pid, signal.SIGKILL)  # closing would wait for it
+
+
 def test_a_cluster_that_does_not_start_says_what_to_do(tmp_path):
     script = tmp_path / "without_a_guard.py"
     script.write_text("import futurex as fx\nfx.Cluster(1)\n")

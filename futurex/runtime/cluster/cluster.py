@@ -32,6 +32,7 @@ from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
+from futurex.runtime.cluster.pulse import Pulse
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.stacks import Ear
 from futurex.runtime.cluster.supervisor import ElasticPlugin
@@ -95,6 +96,8 @@ class Cluster:
         try:
             self.client = self._attach(target, threads)
             self._connection = Connection(self.client)
+            self._pulse = Pulse(self.client, self._connection, lambda: list(self._runs.values()))
+            self._closing.callback(self._pulse.end)
             self._session = f"{self.client.id}-{uuid.uuid4().hex}"  # workers end it when this client has left
             self.addresses = self._found_workers()
             self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
@@ -365,6 +368,8 @@ class Cluster:
                 calls[f"futurex-{name}-{rank}"] = address, args
             tasks = submit_together(self.client, self._session, host.run_spmd, calls)
         run.watch(tasks)
+        if self._wanted is None:  # else the scheduler is in this process
+            self._pulse.begin()
         if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
             run.lost(self._broken.address)
         return run

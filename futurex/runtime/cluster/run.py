@@ -90,6 +90,10 @@ class ClusterRun(SpmdRun):
             rank = self._addresses.index(address)
             self._failed(rank, LocalityLost(rank, address, f"run {self.name!r}"))
 
+    def unheard(self, why: str) -> None:
+        """The scheduler says nothing any more."""
+        self._failed(0, scheduler_lost(self.name, why))
+
     def _event(self, event: Any) -> None:
         _, message = event
         if not isinstance(message, dict) or "rank" not in message:
