@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from distributed import Client
-from distributed.comm import connect
+from distributed.comm import CommClosedError, connect
 from distributed.security import Security
 
 from futurex.runtime import config
@@ -59,8 +59,11 @@ async def _asked(
             f"no answer within {seconds:g} s from {await _silent(client, workers)}: it may be stopped, swapped out or "
             "cut off, and keeps the others waiting. End it, and make a new fx.Cluster"
         )
-    if isinstance(asked.exception(), OSError):  # a closed channel: of somebody who is lost, as is soon told?
+    if isinstance(closed := asked.exception(), CommClosedError):  # of somebody who is lost, as is soon told?
         await _wait(asyncio.ensure_future(asyncio.sleep(_LATE)), _LATE, lost)
+        raise ClusterUnreachable(
+            f"the scheduler, or one of the workers {', '.join(workers)}, is gone ({closed}); make a new fx.Cluster"
+        ) from None
     return asked.result()
 
 
