@@ -230,16 +230,30 @@ def test_a_checkpoint_holds_parameters_state_and_the_last_record(tmp_path):
     assert found.metrics["epoch"] == 2
 
 
-def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path):
+def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path, monkeypatch):
     params, data = problem()
-    first = fit(mean_square, params, data, checkpoint=tmp_path)
-    first.result(WAIT)
-    second = fit(mean_square, params, data, seed=1, checkpoint=tmp_path)
-    with pytest.raises(fx.training.checkpoint.CheckpointError, match="nothing is overwritten") as caught:
-        second.result(WAIT)
-    assert second.status == "failed"
-    assert second.params["w"].any()
+
+    def full(folder, _):
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr("futurex.training.run.save", full)
+    run = fit(mean_square, params, data, checkpoint=tmp_path)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run.result(WAIT)
+    assert run.status == "failed"
+    assert run.params["w"].any()
     assert "run.params" in "".join(caught.value.__notes__)
+
+
+def test_a_folder_whose_checkpoint_would_stay_the_newest_is_refused_before_anything_is_trained(tmp_path):
+    params, data = problem()
+    fit(mean_square, params, data, epochs=2, batch_size=25, checkpoint=tmp_path).result(WAIT)
+    for epochs in (1, 2):
+        with pytest.raises(ValueError, match=rf"step-000004, and this one ends at step {2 * epochs}: .*resume=True"):
+            fit(mean_square, params, data, epochs=epochs, batch_size=25, checkpoint=tmp_path, seed=1)
+    longer = fit(mean_square, params, data, epochs=3, batch_size=25, checkpoint=tmp_path)
+    longer.result(WAIT)
+    assert longer.saved.name == "step-000006"
 
 
 def test_a_folder_where_nothing_can_be_written_is_refused_before_anything_is_trained(tmp_path):

@@ -27,7 +27,7 @@ from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 from futurex.training.batches import chunks, kept
 from futurex.training.callbacks import Callbacks, EarlyStopping, restored
-from futurex.training.checkpoint import Claim, newest
+from futurex.training.checkpoint import Claim, latest, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
@@ -185,6 +185,8 @@ def fit(
             like = tuple(map(looks, [*param_leaves, *state_leaves]))
             every = whole_number("checkpoint_every", checkpoint_every, 0)
             saving, before = _begun(Saving(folder, every, structures, like, task.epochs, batches), resume)
+        elif folder is not None:
+            _check_end(folder, task.epochs * batches)
         task = replace(
             task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
             watch=watch,
@@ -380,6 +382,16 @@ def _begun(saving: Saving, resume: bool) -> tuple[Saving, list[dict[str, Any]]]:
     if found is None:
         return saving, []
     return replace(saving, begins=found.step), list(saving.fitting(found)[1]["history"])
+
+
+def _check_end(folder: Path, end: int) -> None:
+    """Refuse a folder in which the checkpoint that a run writes at its end would not be the newest: now, not then."""
+    there = latest(folder)
+    if there is not None and int(there.name.partition("-")[2]) >= end:
+        raise ValueError(
+            f"{folder} has a checkpoint of another run already, {there.name}, and this one ends at step {end}: go on "
+            "from it with resume=True, or name another folder"
+        )
 
 
 def _seconds(value: float) -> float:
