@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from importlib.metadata import version
 from pathlib import Path
 
@@ -176,6 +178,23 @@ def test_graphs_are_uploaded_once(cluster):
     cluster.spmd(programs.descend, program.graph, 1, cluster.tile(x)).result(90)
     assert program.graph.hash in uploaded
     assert cluster._graphs == uploaded
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nobody_keeps_what_runs_left_that_are_over(cluster, fails):
+    before = set(cluster.client.futures)
+    run = cluster.spmd(programs.fail_on, 0) if fails else cluster.spmd(programs.ranges, 1000)
+    assert (run.exception(90) is not None) == fails
+    deadline = time.monotonic() + 30
+    while set(cluster.client.futures) - before:  # the workers had the results for as long as these
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    kept = weakref.ref(run)
+    del run
+    while kept() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        gc.collect()
 
 
 def test_functions_on_the_cluster(cluster):
