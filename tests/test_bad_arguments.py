@@ -47,6 +47,9 @@ def test_type_errors_name_the_argument(call, said):
         (lambda: fx.data.Sampler(0, 2, 0), "n_samples must be at least 1, not 0"),
         (lambda: fx.data.load_digits(dtype=int), "floating dtype, not int64"),
         (lambda: fx.Cluster(2, threads=0), "threads must be at least 1, not 0"),
+        (lambda: fx.Cluster(np.int64(0)), "the number of localities must be at least 1, not 0"),
+        (lambda: fx.Cluster(2, timeout=-1), "timeout is a number of seconds, more than 0, not -1"),
+        (lambda: fx.Cluster(2, timeout="1 min"), "more than 0, not '1 min'"),
     ],
 )
 def test_value_errors_name_the_argument(call, said):

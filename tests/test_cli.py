@@ -80,6 +80,7 @@ def test_wrong_arguments_name_the_nearest_choice(arguments, said, capsys):
         (["--lr", "-1"], "lr must be a positive number"),
         (["--localities", "0"], "--localities must be at least 1"),
         (["--batch-size", "0"], "batch_size must be at least 1"),
+        (["--seed", "-1"], "--seed must be at least 0, not -1"),
     ],
 )
 def test_impossible_values_end_with_one_sentence(arguments, said, tmp_path, capsys):

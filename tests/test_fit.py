@@ -8,7 +8,9 @@ import threading
 import time
 import traceback
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -228,16 +230,30 @@ def test_a_checkpoint_holds_parameters_state_and_the_last_record(tmp_path):
     assert found.metrics["epoch"] == 2
 
 
-def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path):
+def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path, monkeypatch):
     params, data = problem()
-    first = fit(mean_square, params, data, checkpoint=tmp_path)
-    first.result(WAIT)
-    second = fit(mean_square, params, data, seed=1, checkpoint=tmp_path)
-    with pytest.raises(fx.training.checkpoint.CheckpointError, match="nothing is overwritten") as caught:
-        second.result(WAIT)
-    assert second.status == "failed"
-    assert second.params["w"].any()
+
+    def full(folder, _):
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr("futurex.training.run.save", full)
+    run = fit(mean_square, params, data, checkpoint=tmp_path)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run.result(WAIT)
+    assert run.status == "failed"
+    assert run.params["w"].any()
     assert "run.params" in "".join(caught.value.__notes__)
+
+
+def test_a_folder_whose_checkpoint_would_stay_the_newest_is_refused_before_anything_is_trained(tmp_path):
+    params, data = problem()
+    fit(mean_square, params, data, epochs=2, batch_size=25, checkpoint=tmp_path).result(WAIT)
+    for epochs in (1, 2):
+        with pytest.raises(ValueError, match=rf"step-000004, and this one ends at step {2 * epochs}: .*resume=True"):
+            fit(mean_square, params, data, epochs=epochs, batch_size=25, checkpoint=tmp_path, seed=1)
+    longer = fit(mean_square, params, data, epochs=3, batch_size=25, checkpoint=tmp_path)
+    longer.result(WAIT)
+    assert longer.saved.name == "step-000006"
 
 
 def test_a_folder_where_nothing_can_be_written_is_refused_before_anything_is_trained(tmp_path):
@@ -425,14 +441,20 @@ GOOD, DATA = problem()
         ({"data": (DATA[0], DATA[1][:7])}, ValueError, "(50, 3), (7,)"),
         ({"data": (DATA[0][:0], DATA[1][:0])}, ValueError, "no examples: shapes (0, 3), (0,)"),
         ({"data": (DATA[0], np.array(["a"] * 50))}, TypeError, "data[1]"),
+        ({"data": (np.ma.masked_greater(DATA[0], 1.0), DATA[1])}, TypeError, "data[0] is a MaskedArray, not a plain"),
+        ({"data": (row for row in DATA)}, TypeError, "not a generator: gather what it yields first"),
         ({"params": {}}, ValueError, "no arrays"),
+        ({"params": {"w": np.ma.masked_less(np.ones(3), 0.0), "b": 0.0}}, TypeError, "params/w is a MaskedArray"),
         ({"params": {"w": np.zeros(3, int), "b": np.zeros(())}}, TypeError, "params/w is int64"),
         ({"loss": 3}, TypeError, "not a int"),
         ({"loss": lambda p, x, y: x @ p["w"]}, ValueError, "an array of shape (50,); take its .mean()"),
         ({"loss": lambda p, x, y: (mean_square(p, x, y), 3)}, TypeError, "dict of scalars"),
         ({"loss": lambda p, x, y: (x @ p["w"][:2]).mean()}, ValueError, "matmul"),
         ({"loss": lambda p, x, y: (mean_square(p, x, y), {"loss": y.mean()})}, ValueError, "'loss' is already"),
+        ({"loss": lambda p, x, y: (x @ p["w"]).astype(int).sum()}, TypeError, "a real number with a gradient; it ret"),
+        ({"loss": lambda p, x, y: (x @ p["w"]).sum() * 1j}, TypeError, "it returns complex128"),
         ({"metrics": {"m": mean_square}}, ValueError, "give validation=(x, y)"),
+        ({"validation": DATA, "metrics": mean_square}, TypeError, "metrics is a dict of functions by name"),
         ({"validation": (DATA[0],)}, ValueError, "validation must be like data"),
         ({"validation": DATA, "metrics": {"val_loss": mean_square}}, ValueError, "'val_loss' is already"),
         ({"validation": DATA, "metrics": {"m": lambda p, x, y: x}}, ValueError, "'m' must return a scalar"),
@@ -469,6 +491,66 @@ def test_an_optimizer_whose_state_cannot_be_traced_is_refused():
 
     with pytest.raises(TypeError, match="count is a int"):
         fit(mean_square, GOOD, DATA, optimizer=Counting())
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Gradient descent with a state of two alike, and whatever is done to what it returns."""
+
+    returned: Any
+
+    def init(self, params):
+        return {"steps": 0.0, "twice": 0.0}
+
+    def update(self, params, grads, state):
+        moved = {name: params[name] - 0.1 * grads[name] for name in params}
+        return self.returned(moved, {"steps": state["steps"] + 1.0, "twice": state["twice"] + 2.0})
+
+
+def backwards(nest):
+    return {name: nest[name] for name in list(nest)[::-1]}
+
+
+STRATEGIES = [fx.strategy.all_reduce(), fx.strategy.cross_barrier(), fx.strategy.parameter_server()]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_what_an_optimizer_returns_in_another_order_is_put_in_that_of_the_parameters(strategy):
+    params = {"v": np.zeros(3), "w": np.ones(3), "b": np.zeros(())}  # v and w could be mistaken for each other
+    x, y = DATA
+
+    def loss(params, x, y):
+        return ((x @ params["v"] + (x * x) @ params["w"] + params["b"] - y) ** 2).mean()
+
+    def trained(returned):
+        options = {"batch_size": 10, "epochs": 2, "progress": False, "strategy": strategy}
+        run = fx.fit(loss, params, (x, y), optimizer=Descent(returned), **options)
+        return run.result(WAIT), run.state
+
+    expected, state = trained(lambda params, state: (params, state))
+    found, turned = trained(lambda params, state: [backwards(params), backwards(state)])
+    assert list(found) == list(params)
+    assert turned == state == {"steps": 10.0, "twice": 20.0}
+    for name in params:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    "returned, said",
+    [
+        (lambda params, state: params, "update(params, grads, state) returns (params, state), not a dict"),
+        (lambda params, state: (params, state, 3), "returns (params, state), not a tuple of 3"),
+        (lambda params, state: None, "returns (params, state), not a NoneType"),
+        (lambda params, state: ({"w": params["w"]}, state), "its params lacks params/b"),
+        (lambda params, state: (params, {"steps": state["steps"]}), "its state lacks state/twice"),
+        (lambda params, state: (params, {**state, "third": 1.0}), "its state has state/third besides"),
+        (lambda params, state: (params, {"steps": 1.0, "all": 1.0}), "lacks state/twice, has state/all besides"),
+    ],
+)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_an_optimizer_that_returns_something_else_is_refused(returned, said, strategy):
+    with pytest.raises(TypeError, match=re.escape(said)):
+        fit(mean_square, GOOD, DATA, optimizer=Descent(returned), strategy=strategy)
 
 
 # -- on a cluster ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 import futurex as fx
 from futurex.data import Dataset, load_digits, load_har
+from futurex.errors import whole_number
 from futurex.models import count, har_cnn, mlp
 from futurex.nn import softmax_cross_entropy
 from futurex.training.checkpoint import latest
@@ -52,9 +53,10 @@ JOBS = {
 def run(options: argparse.Namespace) -> int:
     """Train what the options say; prints results and paths, returns 0."""
     job, folder = JOBS[options.model], _folder(options)
+    seed, localities = whole_number("--seed", options.seed, 0), whole_number("--localities", options.localities, 1)
     data = job.load() if options.limit is None else job.load().head(options.limit)
-    params = job.init(np.random.default_rng(options.seed), data)
-    where = "1 locality" if options.localities == 1 else f"{options.localities} localities"
+    params = job.init(np.random.default_rng(seed), data)
+    where = "1 locality" if localities == 1 else f"{localities} localities"
     size = f"{len(data.x_train):,} examples, {count(params):,} parameters"
     print(f"{options.model}: {size}, {where}, batches of {options.batch_size}", flush=True)
     with _group(options) as group:
@@ -113,8 +115,6 @@ def _folder(options: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def _group(options: argparse.Namespace) -> Iterator[Any]:
-    if options.localities < 1:
-        raise ValueError(f"--localities must be at least 1, not {options.localities}")
     if options.localities == 1:
         yield None
         return

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.keys import leaf_key
+from futurex.frontend.keys import Untraceable, leaf_key
 from futurex.frontend.program import Program, lower
 from futurex.frontend.tracebacks import folds
 from futurex.partition.mesh import Replicate, Shard
@@ -34,7 +34,10 @@ class Bound:
     @folds
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
-        key = structure, tuple(_tiled_key(leaf) for leaf in leaves)
+        try:
+            key = structure, tuple(_tiled_key(leaf) for leaf in leaves)
+        except Untraceable as error:
+            raise error.as_error() from None
         program = self._programs.get(key)
         if program is None or not program.valid():
             stand_args, stand_kwargs = unflatten(structure, [_stand_in(leaf) for leaf in leaves])

@@ -113,11 +113,9 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     result_leaves, result = flatten(calls.call(function, args, kwargs))
     refuse_lists(result_leaves, "a lowered function")
     result_leaves = list(map(as_one, result_leaves))
-    written = [entered.positions[cell] for cell in entered.positions if cell.written]
-    if written:
-        raise StagingError(
-            f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays"
-        )
+    for cell, position in entered.positions.items():
+        if cell.written:
+            raise _written(f"{trace.name} writes into its argument {paths[position]}", cell.value)
     outs: list[Node] = [node_of(leaf) for leaf in result_leaves]
     trace.settle_failing(outs)
     outside = list(trace.captures.values())
@@ -143,8 +141,15 @@ def _constant(capture: Capture, graph: Graph) -> Node:
         escape.source, escape.reached = next(lines, None) or escape.source, None
         raise escape.as_error()
     if capture.tracer._cell.written:
-        raise StagingError(f"{graph.name} writes into an array from outside; a lowered program returns new arrays")
+        raise _written(f"{graph.name} writes into an array from outside", capture.tracer._cell.value)
     return const(capture.array.result() if hasattr(type(capture.array), "__fx_future__") else capture.array)
+
+
+def _written(what: str, value: Node) -> StagingError:
+    """What to raise where an array that is not the program's own has been written, at the line that wrote it last."""
+    escape = Escape(what, "a program returns new arrays", "write into a copy, x.copy(), and return that")
+    escape.source, escape.reached = value.src or escape.source, None
+    return escape.as_error()
 
 
 @folds

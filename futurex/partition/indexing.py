@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from futurex.partition.factors import Recipe, parse
+from futurex.tree.dims import same
 from futurex.tree.graph import Graph, rebuilt, substitute
 from futurex.tree.node import Node, apply
 from futurex.tree.source import at
@@ -41,7 +42,7 @@ def _take(node: Node) -> Node:
 
 def _add(node: Node) -> Node:
     base, value, rows, columns = node.inputs
-    one_each = _one_of_each_row(base, rows, columns) and value.shape == rows.shape and value.dtype == base.dtype
+    one_each = _one_of_each_row(base, rows, columns) and same(value.shape, rows.shape) and value.dtype == base.dtype
     if not one_each or node.attrs["mode"] != "add" or not _is_zeros(base):
         return node
     column = (base.shape[0], 1)
@@ -50,7 +51,7 @@ def _add(node: Node) -> Node:
 
 
 def _one_of_each_row(x: Node, rows: Node, columns: Node) -> bool:
-    if x.ndim != 2 or rows.shape != (x.shape[0],) or columns.shape != rows.shape:
+    if x.ndim != 2 or not same(rows.shape, (x.shape[0],)) or not same(columns.shape, rows.shape):
         return False
     return rows.op == "iota" or (rows.op == "const" and np.array_equal(rows.value, np.arange(x.shape[0])))
 
@@ -67,7 +68,7 @@ def adds_rows(node: Node) -> Recipe | None:
     table, value, rows = node.inputs
     if node.attrs["pattern"] != (("d", 0), *[_ALL] * (len(node.attrs["pattern"]) - 1)):
         return None
-    if value.shape != rows.shape + table.shape[1:]:
+    if not same(value.shape, rows.shape + table.shape[1:]):
         return None
     picked = " ".join(f"p{k}" for k in range(rows.ndim))
     columns = " ".join(f"d{k}" for k in range(1, table.ndim))

@@ -27,7 +27,7 @@ from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 from futurex.training.batches import chunks, kept
 from futurex.training.callbacks import Callbacks, EarlyStopping, restored
-from futurex.training.checkpoint import Claim, newest
+from futurex.training.checkpoint import Claim, latest, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
@@ -35,6 +35,7 @@ from futurex.training.run import Run
 from futurex.training.saving import Saving, looks
 from futurex.training.strategy import all_reduce
 from futurex.training.strategy.base import Options, Strategy
+from futurex.tree.given import plain_array
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
 
 Metrics = Mapping[str, Callable[..., Any]]
@@ -144,7 +145,7 @@ def fit(
         memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
         errors=_errors(device),
     )  # fmt: skip
-    model, metrics = Model(loss), dict(metrics or {})
+    model, metrics = Model(loss), _metrics(metrics)
     arrays = _arrays("data", data)
     held_out = _held_out(model, arrays, validation, metrics)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
@@ -184,6 +185,8 @@ def fit(
             like = tuple(map(looks, [*param_leaves, *state_leaves]))
             every = whole_number("checkpoint_every", checkpoint_every, 0)
             saving, before = _begun(Saving(folder, every, structures, like, task.epochs, batches), resume)
+        elif folder is not None:
+            _check_end(folder, task.epochs * batches)
         task = replace(
             task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
             watch=watch,
@@ -276,19 +279,25 @@ def _arrays(what: str, data: Any) -> Arrays:
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not parts:
         raise ValueError(f"{what} is empty: it needs at least one array, such as (x, y)")
-    arrays = tuple(np.asarray(part) for part in parts)
-    for number, array in enumerate(arrays):
+    arrays = tuple(plain_array(part, f"{what}[{number}]") for number, part in enumerate(parts))
+    for number, (part, array) in enumerate(zip(parts, arrays, strict=True)):
         if array.ndim == 0 or array.dtype.kind not in "biufc":
-            raise TypeError(
-                f"{what}[{number}] must be an array of numbers with examples along axis 0, "
-                f"not {array.dtype} of shape {array.shape}"
-            )
+            found = f"{array.dtype} of shape {array.shape}"
+            if hasattr(part, "__iter__") and array.shape == () and not isinstance(part, str | bytes):
+                found = f"a {type(part).__name__}: gather what it yields first, as np.stack(list(...))"
+            raise TypeError(f"{what}[{number}] must be an array of numbers with examples along axis 0, not {found}")
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
         raise ValueError(f"the arrays of {what} differ in length: shapes {', '.join(str(a.shape) for a in arrays)}")
     if not len(arrays[0]):
         raise ValueError(f"{what} has no examples: shapes {', '.join(str(a.shape) for a in arrays)}")
     return arrays
+
+
+def _metrics(metrics: Metrics | None) -> Metrics:
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics is a dict of functions by name, as {{'accuracy': accuracy}}, not {metrics!r}")
+    return dict(metrics or {})
 
 
 def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> Arrays:
@@ -310,10 +319,12 @@ def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> 
 
 def _parameters(params: Any) -> Any:
     leaves, structure = flatten(params)
-    arrays = [np.array(leaf) for leaf in leaves]  # the caller may change the given ones while the run goes on
-    if not arrays:
+    paths = leaf_paths(structure, "params")
+    if not leaves:
         raise ValueError("params holds no arrays: there is nothing to train")
-    for path, array in zip(leaf_paths(structure, "params"), arrays, strict=True):
+    # Copies: the caller may change the given ones while the run goes on.
+    arrays = [np.array(plain_array(leaf, path)) for path, leaf in zip(paths, leaves, strict=True)]
+    for path, array in zip(paths, arrays, strict=True):
         if array.dtype.kind not in "fc":
             raise TypeError(f"{path} is {array.dtype} of shape {array.shape}; only floating-point arrays are trained")
     return unflatten(structure, arrays)
@@ -371,6 +382,16 @@ def _begun(saving: Saving, resume: bool) -> tuple[Saving, list[dict[str, Any]]]:
     if found is None:
         return saving, []
     return replace(saving, begins=found.step), list(saving.fitting(found)[1]["history"])
+
+
+def _check_end(folder: Path, end: int) -> None:
+    """Refuse a folder in which the checkpoint that a run writes at its end would not be the newest: now, not then."""
+    there = latest(folder)
+    if there is not None and int(there.name.partition("-")[2]) >= end:
+        raise ValueError(
+            f"{folder} has a checkpoint of another run already, {there.name}, and this one ends at step {end}: go on "
+            "from it with resume=True, or name another folder"
+        )
 
 
 def _seconds(value: float) -> float:

@@ -209,6 +209,9 @@ class _Loop:
     def _trained(self) -> Outcome:
         history = self._history
         ended = self._begun
+        if self._elastic is not None and self._locality.rank == 0 and history:
+            # Whoever ended these epochs may have been lost before anybody heard of them.
+            self._locality.emit({"kind": "epochs", "records": list(history)})
         with self._tracing:
             for number in range(len(history) + 1, self._task.epochs + 1):
                 epoch = _Epoch(number, self._locality, **self._begun.get("sums", {}))

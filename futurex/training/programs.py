@@ -63,10 +63,14 @@ class Model:
     def _check(self, value: Any, aux: Any) -> None:
         shape = getattr(value, "shape", None)
         if shape != ():
-            found = f"an array of shape {shape}" if shape is not None else f"a {type(value).__name__}"
             raise ValueError(
-                f"{self.name} must return the mean loss of a batch, a scalar, or (scalar, figures); it returns {found}"
-                + ("; take its .mean()" if shape else "")
+                f"{self.name} must return the mean loss of a batch, a scalar, or (scalar, figures); it returns "
+                f"{_kind(value)}" + ("; take its .mean()" if shape else "")
+            )
+        if value.dtype.kind != "f":
+            raise TypeError(
+                f"{self.name} must return the mean loss of a batch, a real number with a gradient; it returns "
+                f"{value.dtype}"
             )
         if not isinstance(aux, dict) or any(getattr(each, "shape", ()) != () for each in aux.values()):
             raise TypeError(
@@ -105,6 +109,22 @@ class Problem:
 
         return value_and_grad(weighted, has_aux=True)
 
+    def update(self) -> Callable[..., tuple[Any, Any]]:
+        """The optimizer's ``(params, grads, state) -> (params, state)``, in the structures of what it is given.
+
+        Raises TypeError where it returns anything else.
+        """
+        staged = futurize(self.optimizer.update)
+
+        def updated(params: Any, grads: Any, state: Any) -> tuple[Any, Any]:
+            result = staged(params, grads, state)
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                what = "the optimizer's update(params, grads, state) returns (params, state)"
+                raise TypeError(f"{what}, not {_kind(result)}")
+            return _like(params, result[0], "params"), _like(state, result[1], "state")
+
+        return updated
+
 
 def step_program(
     problem: Problem, rows: int, kept: Sequence[Placement] | None = None, share: float = 1.0,
@@ -119,7 +139,7 @@ def step_program(
     dtype.
     """
     model = problem.model
-    gradient, update = problem.gradient(share), futurize(problem.optimizer.update)
+    gradient, update = problem.gradient(share), problem.update()
 
     def step(params: Any, state: Any, key: Any, votes: Any, sums: Any, batch: Any) -> Any:
         (value, aux), grads = gradient(params, batch, key)
@@ -195,8 +215,10 @@ def update_program(problem: Problem, grads: Sequence[Placement]) -> Program:
     Inputs: parameters, state, gradients. Outputs: parameters and state, in place.
     """
 
+    updated = problem.update()
+
     def update(params: Any, state: Any, grads: Any) -> Any:
-        return futurize(problem.optimizer.update)(params, grads, state)
+        return updated(params, grads, state)
 
     graph = lower(update, params=problem.params, state=problem.state, grads=problem.params).graph
     whole: tuple[Placement, ...] = (Replicate(),) * len(problem.kept())
@@ -240,6 +262,33 @@ def in_place(graph: Graph, n: int) -> tuple[tuple[int, int], ...]:
 def stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:
     """A batch of so many rows, for its shapes and dtypes."""
     return [np.empty((rows, *array.shape[1:]), array.dtype) for array in batch]
+
+
+def _like(given: Any, made: Any, what: str) -> Any:
+    """What an optimizer made of ``given``, in the order of ``given``: its dicts may have another one."""
+    leaves, structure = flatten(made)
+    wanted = flatten(given)[1]
+    if structure == wanted:
+        return made
+    paths = leaf_paths(wanted, what)
+    found = dict(zip(leaf_paths(structure, what), leaves, strict=True))
+    if len(found) != len(leaves) or set(found) != set(paths):
+        lacking = [f"lacks {path}" for path in paths if path not in found]
+        more = [f"has {path} besides" for path in found if path not in paths]
+        raise TypeError(
+            f"the optimizer's update returns (params, state) with the structures of those it is given; its {what} "
+            f"{', '.join([*lacking, *more]) or f'is {structure}, not {wanted}'}"
+        )
+    return unflatten(wanted, [found[path] for path in paths])
+
+
+def _kind(value: Any) -> str:
+    """What a user's function returned, in words."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"an array of shape {shape}"
+    kind = f"a {type(value).__name__}"
+    return f"{kind} of {len(value)}" if isinstance(value, tuple | list) else kind
 
 
 def _scalar(name: str, value: Any) -> Any:

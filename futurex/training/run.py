@@ -148,16 +148,25 @@ class Run:
             if event["kind"] == "generation":
                 self.generations.append({name: value for name, value in event.items() if name != "kind"})
                 return
+            if event["kind"] == "epochs":
+                told = self.history[-1]["epoch"] if self.history else 0
+                for record in event["records"]:
+                    if record["epoch"] > told:
+                        self._record(record)
+                return
             self.step, self.loss = event["step"], event["loss"]
             if event["kind"] == "epoch":
-                self._warn_of(event)
-                record = {name: value for name, value in event.items() if name != "kind"}
-                self.history = [*(each for each in self.history if each["epoch"] < record["epoch"]), record]
-                self._callbacks.tell(record)
-                if self._progress is not None:
-                    self._progress.epoch(self.history[-1])
+                self._record({name: value for name, value in event.items() if name != "kind"})
             elif self._progress is not None:
                 self._progress.update(event["step"], event["epoch"], event["loss"], event["rate"])
+
+    def _record(self, record: dict[str, Any]) -> None:
+        """An epoch has ended, maybe once more."""
+        self._warn_of(record)
+        self.history = [*(each for each in self.history if each["epoch"] < record["epoch"]), record]
+        self._callbacks.tell(record)
+        if self._progress is not None:
+            self._progress.epoch(record)
 
     def _warn_of(self, epoch: Mapping[str, Any]) -> None:
         """Say it, once, where the loss is no number any more. Threads that bring events go on, whatever filters say."""

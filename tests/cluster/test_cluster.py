@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from importlib.metadata import version
 from pathlib import Path
 
@@ -115,6 +117,11 @@ def test_tiles_lie_on_their_localities(cluster):
     np.testing.assert_array_equal(np.asarray(tiled), x)
     with pytest.raises(ValueError, match=r"axis 1.*its axes are 0"):
         cluster.tile(x, axis=1)
+    masked = np.ma.masked_less(x, 3)  # the mask would be lost
+    with pytest.raises(TypeError, match=r"what is tiled is a MaskedArray.*give \.filled"):
+        cluster.tile(masked)
+    with pytest.raises(fx.StagingError, match="an argument of type MaskedArray"):
+        fx.futurize(np.sum).on(cluster)(masked)
 
 
 def test_what_localities_receive_begins_where_its_elements_may(cluster):
@@ -171,6 +178,23 @@ def test_graphs_are_uploaded_once(cluster):
     cluster.spmd(programs.descend, program.graph, 1, cluster.tile(x)).result(90)
     assert program.graph.hash in uploaded
     assert cluster._graphs == uploaded
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nobody_keeps_what_runs_left_that_are_over(cluster, fails):
+    before = set(cluster.client.futures)
+    run = cluster.spmd(programs.fail_on, 0) if fails else cluster.spmd(programs.ranges, 1000)
+    assert (run.exception(90) is not None) == fails
+    deadline = time.monotonic() + 30
+    while set(cluster.client.futures) - before:  # the workers had the results for as long as these
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    kept = weakref.ref(run)
+    del run
+    while kept() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        gc.collect()
 
 
 def test_functions_on_the_cluster(cluster):
@@ -321,6 +345,21 @@ def test_a_worker_that_is_lost_while_a_run_begins_ends_it():
         with pytest.raises(fx.LocalityLost) as caught:
             cluster.spmd(programs.rank_and_size, name=name).result(90)
         assert caught.value.rank == 1
+
+
+def test_who_asks_a_worker_that_has_just_died_is_told_at_once():
+    with _cluster(2) as cluster:
+        tiled, address = cluster.tile(np.ones(4)), cluster.addresses[1]
+        os.kill(cluster.client.run(programs.process_id)[address], signal.SIGKILL)
+        begun = time.monotonic()
+        for act in (
+            lambda: cluster.tile(np.ones(4)), lambda: fx.futurize(np.sum).on(cluster)(tiled).result(90),
+            lambda: cluster.tile(np.ones(4)),
+        ):  # fmt: skip
+            with pytest.raises(fx.LocalityLost) as caught:
+                act()
+            assert (caught.value.rank, caught.value.address) == (1, address)
+        assert time.monotonic() - begun < 20  # Dask dials for thirty seconds
 
 
 def test_what_cannot_be_read_here_is_named_so(cluster):
@@ -506,6 +545,20 @@ def test_a_lost_scheduler_is_named_and_no_worker():
         cluster.spmd(programs.rank_and_size)
 
 
+def test_a_scheduler_that_hangs_is_said_and_ends_the_run(monkeypatch, caplog):
+    with _standing(Path(__file__).parent.parent) as address, fx.Cluster(address) as cluster:
+        monkeypatch.setenv("FUTUREX_DEADLINE", "3")
+        monkeypatch.setenv("FUTUREX_STALL", "1")
+        pid = cluster.client.run_on_scheduler(os.getpid)
+        run = cluster.spmd(programs.wait_for_stop)
+        time.sleep(2)  # in which it answers
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(fx.ClusterUnreachable, match=rf"no answer from {address} within 3 s.*new fx\.Cluster"):
+            run.result(90)
+        assert f"the scheduler at {address} has not answered for" in caplog.text
+        os.kill(pid, signal.SIGKILL)  # closing would wait for it
+
+
 def test_a_cluster_that_does_not_start_says_what_to_do(tmp_path):
     script = tmp_path / "without_a_guard.py"
     script.write_text("import futurex as fx\nfx.Cluster(1)\n")
@@ -605,7 +658,7 @@ def test_bad_targets_and_options():
         fx.Cluster(2, transprt="tcp")
     with pytest.raises(ValueError, match="'infiniband' is not one of 'auto', 'local', 'tcp', 'ucx'"):
         fx.Cluster(2, transport="infiniband")
-    with pytest.raises(ValueError, match="at least one locality"):
+    with pytest.raises(ValueError, match="must be at least 1, not -1"):
         fx.Cluster(-1)
     with pytest.raises(TypeError, match=r"not 1\.5"):
         fx.Cluster(1.5)

@@ -3,6 +3,7 @@ end, and is told for whom."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -11,8 +12,10 @@ import time
 import numpy as np
 import pytest
 from distributed import LocalCluster
+from distributed.comm import CommClosedError
 
 import futurex as fx
+from futurex.runtime.cluster.asking import ask_workers
 from futurex.runtime.cluster.checkup import checkup
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -76,6 +79,21 @@ def test_what_asks_a_stopped_worker_ends_and_names_it(standing, monkeypatch, cap
         findings = within(WAIT, lambda: list(checkup(started.scheduler_address, 6)))
         assert ("worker", f"problem: {address} does not answer within 6 s: is it stopped?") in findings
         assert within(WAIT, cluster.close) is None
+
+
+class _Closed:
+    """A client whose channel is closed when it asks."""
+
+    def sync(self, function, *args):
+        return asyncio.run(function(*args))
+
+    async def _run(self, *_, **__):
+        raise CommClosedError("stream is closed")
+
+
+def test_a_channel_that_closes_while_workers_are_asked_is_named():
+    with pytest.raises(fx.ClusterUnreachable, match=r"tcp://a:1, is gone \(stream is closed\); make a new fx\.Cluster"):
+        ask_workers(_Closed(), os.getpid, workers=["tcp://a:1"], seconds=9.0)
 
 
 def test_a_stop_comes_to_a_stopped_worker_when_it_goes_on(standing, caplog):

@@ -110,6 +110,34 @@ def test_the_best_parameters_survive_those_who_saw_them(cluster, tmp_path):
         np.testing.assert_array_equal(found[part], best[part], err_msg=part)
 
 
+def _mute():
+    """As if the connection of whoever ends the first two epochs broke before the scheduler had read of them."""
+    from futurex.runtime.elastic.member import ElasticLocality
+
+    emit = ElasticLocality.emit
+
+    def heard(self, event):
+        if event["kind"] != "epoch" or event["epoch"] > 2:
+            emit(self, event)
+
+    ElasticLocality.emit = heard
+
+
+def test_epochs_that_somebody_ended_whom_nobody_heard_are_told_by_the_next(tmp_path):
+    params, data, options = problem()
+    batches, told = len(data[0]) // options["batch_size"], []
+    with fx.Cluster(2) as started:
+        started.client.run(_mute)
+        arm(started.client, tmp_path, [Fault("step", 3 * batches, "kill", 0)])
+        run = fx.fit(
+            exact, params, data, on=started, commit_every=EVERY, stall_seconds=STALL,
+            callbacks=[lambda _, record: told.append(record["epoch"])], **options,
+        )  # fmt: skip
+        run.result(WAIT)
+    assert struck(tmp_path) == [0]
+    assert told == [record["epoch"] for record in run.history] == list(range(1, EPOCHS + 1))
+
+
 def test_who_wakes_first_waits_for_those_who_have_the_other_shards():
     """All stop at once for so long that all are left out; the first one that comes back has two of three shards."""
     seconds = [STALL + 2.0, STALL + 8.0, STALL + 8.0]

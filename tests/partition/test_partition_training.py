@@ -18,9 +18,10 @@ from partition_cases import (
     total,
 )  # fmt: skip
 
+import futurex as fx
 from futurex.autodiff.reverse import value_and_grad
 from futurex.ops.comm import communications
-from futurex.partition import Replicate, Shard, explain, partition
+from futurex.partition import Replicate, Shard, explain, partition, virtual
 from futurex.tree import Graph, apply, const, item
 
 
@@ -171,6 +172,19 @@ def test_picking_in_another_order_is_right_too():
     picked = apply("gather", x @ w, const(np.arange(n)[::-1].copy()), y, pattern=(("d", 0), ("d", 1)))
     graph, placements = step_graph([w], [x, y], total(apply("square", picked)))
     assert_partitions(graph, placements, arguments(graph), (2, 3))
+
+
+def test_picking_elements_whose_number_is_not_known_before_the_run():
+    def picked(x):
+        rows, columns = np.nonzero(x > 0)
+        return x[rows, columns], fx.grad(lambda x: (x[rows, columns] ** 2).sum())(x)
+
+    x = np.random.default_rng(0).normal(size=(5, 4))
+    graph = fx.lower(picked, x).graph
+    for placement in (Replicate(), Shard(0), Shard(1)):
+        for outs in virtual.run(graph, [placement], mesh(2), [x]):
+            np.testing.assert_array_equal(outs[0], x[x > 0])
+            np.testing.assert_array_equal(outs[1], np.where(x > 0, 2 * x, 0))
 
 
 @pytest.mark.parametrize("shape", [(6,), (5, 2)])

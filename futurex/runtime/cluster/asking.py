@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from distributed import Client
-from distributed.comm import connect
+from distributed.comm import CommClosedError, connect
 from distributed.security import Security
 
 from futurex.runtime import config
@@ -18,39 +18,66 @@ from futurex.runtime.cluster.errors import ClusterUnreachable
 log = logging.getLogger("futurex.cluster")
 
 SOON = 5.0  # seconds for what need not have happened when the caller goes on
+_LOOK = 0.1  # seconds between two looks whether somebody who is waited for has been lost
 _LATE = 2.0  # seconds behind the others after which a worker that is waited for counts as silent
+
+
+def _nobody() -> Exception | None:
+    return None
 
 
 def ask_workers(
     client: Client, function: Callable[..., Any], *args: Any, workers: Iterable[str], seconds: float,
-    on_error: str = "raise",
+    on_error: str = "raise", lost: Callable[[], Exception | None] = _nobody,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``function(*args)`` returns on each worker, in its event loop.
 
     Says in the log for whom it waits, after FUTUREX_STALL seconds, and raises ClusterUnreachable, which names them,
-    after ``seconds``.
+    after ``seconds``. What ``lost`` returns, once one of them is lost, is raised as soon as that is known: Dask would
+    go on to dial a process that has ended.
     """
-    found: dict[str, Any] = client.sync(_asked, client, function, args, list(workers), seconds, on_error)
+    found: dict[str, Any] = client.sync(_asked, client, function, args, list(workers), seconds, on_error, lost)
     return found
 
 
 async def _asked(
     client: Client, function: Callable[..., Any], args: tuple[Any, ...], workers: list[str], seconds: float,
-    on_error: str,
+    on_error: str, lost: Callable[[], Exception | None],
 ) -> Any:  # fmt: skip
+    if (error := lost()) is not None:
+        raise error
     asked = asyncio.ensure_future(client._run(function, *args, workers=workers, on_error=on_error))
+    asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio warns
     first = min(seconds, config.patience())
-    done, _ = await asyncio.wait([asked], timeout=first)
+    done = await _wait(asked, first, lost)
     if not done and first < seconds:
         log.warning("waits for %s", await _silent(client, workers))
-        done, _ = await asyncio.wait([asked], timeout=seconds - first)
+        done = await _wait(asked, seconds - first, lost)
     if not done:
         asked.cancel()
         raise ClusterUnreachable(
             f"no answer within {seconds:g} s from {await _silent(client, workers)}: it may be stopped, swapped out or "
             "cut off, and keeps the others waiting. End it, and make a new fx.Cluster"
         )
+    if isinstance(closed := asked.exception(), CommClosedError):  # of somebody who is lost, as is soon told?
+        await _wait(asyncio.ensure_future(asyncio.sleep(_LATE)), _LATE, lost)
+        raise ClusterUnreachable(
+            f"the scheduler, or one of the workers {', '.join(workers)}, is gone ({closed}); make a new fx.Cluster"
+        ) from None
     return asked.result()
+
+
+async def _wait(asked: asyncio.Future[Any], seconds: float, lost: Callable[[], Exception | None]) -> bool:
+    """Is it done within so many seconds? Raises the error of whoever is lost meanwhile."""
+    end = asyncio.get_running_loop().time() + seconds
+    while (left := end - asyncio.get_running_loop().time()) > 0:
+        done, _ = await asyncio.wait([asked], timeout=min(left, _LOOK))
+        if (error := lost()) is not None:
+            asked.cancel()
+            raise error
+        if done:
+            return True
+    return asked.done()
 
 
 async def _silent(client: Client, workers: list[str]) -> str:

@@ -17,7 +17,6 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
-import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port
@@ -33,6 +32,7 @@ from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
+from futurex.runtime.cluster.pulse import Pulse
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.stacks import Ear
 from futurex.runtime.cluster.supervisor import ElasticPlugin
@@ -44,6 +44,7 @@ from futurex.runtime.group import Once, SpmdRun
 from futurex.runtime.placement import DEVICES
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.transport.auth import Secret
+from futurex.tree.given import plain_array
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
 
@@ -78,7 +79,7 @@ class Cluster:
         timeout: float = 30.0,
         **unknown: Any,
     ) -> None:
-        _check_options(transport, unknown)
+        _check_options(transport, timeout, unknown)
         self.transport = transport
         self._timeout = timeout
         self._lock = threading.RLock()
@@ -95,6 +96,8 @@ class Cluster:
         try:
             self.client = self._attach(target, threads)
             self._connection = Connection(self.client)
+            self._pulse = Pulse(self.client, self._connection, lambda: list(self._runs.values()))
+            self._closing.callback(self._pulse.end)
             self._session = f"{self.client.id}-{uuid.uuid4().hex}"  # workers end it when this client has left
             self.addresses = self._found_workers()
             self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
@@ -113,7 +116,7 @@ class Cluster:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _attach(self, target: Any, threads: int | None) -> Client:
-        if target is None or isinstance(target, int):
+        if target is None or hasattr(target, "__index__"):
             return self._embedded(config.threads() if target is None else target, threads)
         if isinstance(target, Client):
             return target
@@ -125,8 +128,7 @@ class Cluster:
         )
 
     def _embedded(self, n: int, threads: int | None) -> Client:
-        if n < 1:
-            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        n = whole_number("the number of localities", n, 1)
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         dashboard.register()
@@ -221,8 +223,14 @@ class Cluster:
         self._ask(host.connect_session, self._session, endpoints, self._timeout, seconds=seconds)
 
     def _ask(self, function: Callable[..., Any], *args: Any, seconds: float | None = None) -> dict[str, Any]:
-        """What a function returns on all localities; they are waited for as long as they wait for each other."""
-        return ask_workers(self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline())
+        """What a function returns on all localities; they are waited for as long as they wait for each other.
+
+        Raises LocalityLost once one of them is lost.
+        """
+        return ask_workers(
+            self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
+            lost=lambda: self._broken,
+        )  # fmt: skip
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -321,7 +329,7 @@ class Cluster:
         if device not in DEVICES:
             raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
         self._check_open()
-        array = np.asarray(x)
+        array = plain_array(x, "what is tiled")
         parts = cut(array, axis, self.size)
         self._ask(os.getpid)  # before Dask waits for them
         shards = [
@@ -360,6 +368,8 @@ class Cluster:
                 calls[f"futurex-{name}-{rank}"] = address, args
             tasks = submit_together(self.client, self._session, host.run_spmd, calls)
         run.watch(tasks)
+        if self._wanted is None:  # else the scheduler is in this process
+            self._pulse.begin()
         if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
             run.lost(self._broken.address)
         return run
@@ -429,8 +439,7 @@ class Cluster:
         object: raises TypeError for one that was reached by its address. Other runs than elastic ones need a new
         ``fx.Cluster`` afterwards.
         """
-        if n < 1:
-            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        n = whole_number("the number of localities", n, 1)
         if self.client.cluster is None:
             raise TypeError("this cluster was reached by its address: start or stop workers where it was started")
         if self._wanted is not None:
@@ -524,11 +533,13 @@ def _spared_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _check_options(transport: str, unknown: dict[str, Any]) -> None:
+def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:
     if unknown:
         name = sorted(unknown)[0]
         raise TypeError(f"fx.Cluster has no option {name!r}; it has: transport, threads, timeout")
     if transport not in TRANSPORTS:
         raise ValueError(f"transport={transport!r} is not one of {', '.join(map(repr, TRANSPORTS))}")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(f"timeout is a number of seconds, more than 0, not {timeout!r}")
     if transport == "ucx" and os.name != "posix":
         raise ValueError("UCX runs on Linux only; use transport='tcp'")

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -57,13 +58,13 @@ class ClusterRun(SpmdRun):
         self._settling: threading.Timer | None = None
         self._failed_at = 0.0
         self._ended = False
-        client.subscribe_topic(topic(name), self._event)
+        client.subscribe_topic(topic(name), _Handler(self))
 
     def watch(self, tasks: Sequence[Future]) -> None:
         """Follow the tasks, one a rank."""
         self._tasks = list(tasks)
         for rank, task in enumerate(self._tasks):
-            task.add_done_callback(lambda _, rank=rank: self._finished(rank))
+            task.add_done_callback(lambda task, rank=rank: self._finished(rank, task))
 
     def send(self, command: Command) -> None:
         """A locality that does not answer now has the command when it goes on."""
@@ -90,7 +91,12 @@ class ClusterRun(SpmdRun):
             rank = self._addresses.index(address)
             self._failed(rank, LocalityLost(rank, address, f"run {self.name!r}"))
 
-    def _event(self, event: Any) -> None:
+    def unheard(self, why: str) -> None:
+        """The scheduler says nothing any more."""
+        self._failed(0, scheduler_lost(self.name, why))
+
+    def hear(self, event: Any) -> None:
+        """Something of the run's topic."""
         _, message = event
         if not isinstance(message, dict) or "rank" not in message:
             return
@@ -103,8 +109,7 @@ class ClusterRun(SpmdRun):
         for rank in ranks:
             log.warning("run %r: rank %d is here: %s", self.name, rank, whereabouts(self._ears[self._addresses[rank]]))
 
-    def _finished(self, rank: int) -> None:
-        task = self._tasks[rank]
+    def _finished(self, rank: int, task: Future) -> None:
         if task.status == "finished":
             with self._state:
                 self._done += 1
@@ -127,6 +132,7 @@ class ClusterRun(SpmdRun):
         except Exception as error:
             self._failed(0, error)
             return
+        self._tasks = []  # else the workers would keep the results for as long as somebody keeps the run
         self._close()
         self.finish([aligned(result) for result in results])
 
@@ -173,10 +179,22 @@ class ClusterRun(SpmdRun):
                 act()
             except Exception as error:
                 log.info("run %r has failed, and its end did not reach every worker: %s", self.name, error)
+        self._tasks = []
 
     def _close(self) -> None:
         with contextlib.suppress(ClosedClientError):
             self._client.unsubscribe_topic(topic(self.name))
+
+
+class _Handler:
+    """Hears for a run as long as that is there: Dask keeps handlers for ever, and with them what they refer to."""
+
+    def __init__(self, run: ClusterRun) -> None:
+        self._run = weakref.ref(run)
+
+    def __call__(self, event: Any) -> None:
+        if (run := self._run()) is not None:
+            run.hear(event)
 
 
 def _behind_dask(traceback: types.TracebackType | None) -> types.TracebackType | None:

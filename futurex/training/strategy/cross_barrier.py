@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from futurex.data import Sampler
-from futurex.frontend import futurize, lower
+from futurex.frontend import lower
 from futurex.partition import Placement, Replicate, Shard, local_part
 from futurex.partition.mesh import SUM
 from futurex.runtime.group import Locality
@@ -98,6 +98,8 @@ class _Turned(Stepper):
             self.kept, outs = outs[: len(self.kept)], outs[len(self.kept) :]
         else:
             outs = self._steps["first", n]([*self.params, key, self._votes, *batch])
+            # A gradient without dimensions may be a scalar, over which the next step could not write.
+            outs = [*map(np.asarray, outs[: self.n_params]), *outs[self.n_params :]]
         self._grads = outs[: self.n_params]
         self._held = sum(array.nbytes for array in self._grads)
         votes, *figures = outs[self.n_params : self.n_params + 1 + self._figures]
@@ -141,7 +143,7 @@ def _program(problem: Problem, rows: int, before: tuple[Placement, ...] | None =
 
     Outputs: with ``before`` parameters and state; gradients, the sum of the votes, loss and figures.
     """
-    gradient, update = problem.gradient(1.0), futurize(problem.optimizer.update)
+    gradient, update = problem.gradient(1.0), problem.update()
 
     def turned(params: Any, state: Any, grads: Any, key: Any, votes: Any, batch: Any) -> Any:
         if grads is not None:
