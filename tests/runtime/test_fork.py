@@ -56,8 +56,30 @@ argument.set_result(ARRAYS[0])
 np.testing.assert_allclose(waiting.result(timeout=100), energy.plain(ARRAYS[0]), rtol=1e-5)  # the parent goes on
 """
 
+TRACED = """
+from futurex.frontend import staging
+begun, go_on, parent, trace_call = threading.Event(), threading.Event(), os.getpid(), staging.trace_call
 
-@pytest.mark.parametrize("rest, said", [(POOL, "equal"), (PENDING, "under way when the process forked")])
+def slowly(*args):
+    begun.set()
+    return trace_call(*args) if os.getpid() != parent or go_on.wait(100) else None
+
+staging.trace_call = slowly
+elsewhere = threading.Thread(target=energies)
+elsewhere.start()
+begun.wait(100)
+child = os.fork()
+if not child:
+    print("traced anew" if all(map(np.isfinite, energies())) else "", flush=True)
+    os._exit(0)
+go_on.set()
+elsewhere.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+CASES = [(POOL, "equal"), (PENDING, "under way when the process forked"), (TRACED, "traced anew")]
+
+
+@pytest.mark.parametrize("rest, said", CASES, ids=["pool", "pending", "traced"])
 def test_a_child_computes_on(tmp_path, rest, said):
     script = tmp_path / "script.py"
     script.write_text(PREAMBLE + rest)
