@@ -28,7 +28,8 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64
 @functools.cache
 def llvm() -> Any:
     """LLVM, loaded when the first kernel is claimed: it takes longer to load than all of futurex."""
-    import llvmlite.binding
+    with working:  # a child of a fork would wait for the thread of its parent that loads it
+        import llvmlite.binding
 
     return llvmlite.binding
 
