@@ -43,6 +43,8 @@ def _same(left: Any, right: Any) -> Any:
             raise Escape("`is` between numbers", "which object a number is only the run knows")
         if left._cell.entangled or right._cell.entangled:
             raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
+        if _may_be_one(left, right):
+            raise Escape("`is` of an array from outside the function", "which array that is every call may say anew")
     if left is not right and type(left) is type(right):
         given = current().arguments.keys() | current().held.nests.keys()
         current().compares |= id(left) in given and id(right) in given
@@ -51,3 +53,12 @@ def _same(left: Any, right: Any) -> Any:
                 what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
                 raise Escape(what, "which one each of them is only the run knows", site=site)
     return left is right
+
+
+def _may_be_one(left: Tracer, right: Tracer) -> bool:
+    """May another call find one array in two places, of which one is outside of the arguments?"""
+    pair = left, right
+    whole = all(each._cell.origin is not None and not each._chain for each in pair)
+    alike = left.dtype == right.dtype and left.ndim == right.ndim
+    outside = (capture.tracer for capture in current().captures.values())
+    return whole and alike and any(each is known for known in outside for each in pair)

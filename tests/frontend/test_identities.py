@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from identity_programs import IdentityWriter, MovingWriter
 from program_search import disagreement, share_staged
 
+import futurex as fx
 from futurex.tree import Aval, param
 from futurex.tree.node import made_here
 
@@ -50,3 +51,32 @@ def test_what_other_threads_make_counts_for_no_trace():
     assert made_here() == before
     beside()
     assert made_here() >= before + 100
+
+
+DEFAULT = np.array([3.0, 4.0])
+OTHER = DEFAULT.copy()
+
+
+class Holder:
+    held = DEFAULT
+
+
+def against_a_name_outside(x):
+    return x * 2 if x is DEFAULT else x
+
+
+def against_an_attribute(x):
+    return any(each is x for each in [Holder.held]), x * 2
+
+
+def of_two_names_outside(x):
+    return x * 2 if DEFAULT is OTHER else x
+
+
+@pytest.mark.parametrize("function", [against_a_name_outside, against_an_attribute, of_two_names_outside])
+def test_an_array_from_outside_may_be_an_argument_and_another_name(function, monkeypatch):
+    futurized = fx.futurize(function)
+    for other in (OTHER, DEFAULT, OTHER):
+        monkeypatch.setitem(globals(), "OTHER", other)
+        for x in (DEFAULT, OTHER, DEFAULT.copy()) * 3:
+            np.testing.assert_array_equal(np.asarray(futurized(x)[0]), function(x)[0])
