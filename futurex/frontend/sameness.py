@@ -31,6 +31,8 @@ def _same(left: Any, right: Any) -> Any:
     """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
     the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
     for one, other in ((left, right), (right, left)):
+        if isinstance(one, Tracer) and one.is_scalar and isinstance(other, np.generic):
+            raise Escape("`is` between numbers", "which object a number is only the run knows")
         if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
             if is_loose(one) or type(other) is not bool:
                 raise Escape("`is` between numbers", "which object a number is only the run knows")
@@ -56,9 +58,11 @@ def _same(left: Any, right: Any) -> Any:
 
 
 def _may_be_one(left: Tracer, right: Tracer) -> bool:
-    """May another call find one array in two places, of which one is outside of the arguments?"""
-    pair = left, right
-    whole = all(each._cell.origin is not None and not each._chain for each in pair)
-    alike = left.dtype == right.dtype and left.ndim == right.ndim
-    outside = (capture.tracer for capture in current().captures.values())
-    return whole and alike and any(each is known for known in outside for each in pair)
+    """May another call find one array in two places? Of arguments that are ndarrays it is known whether they are one,
+    not of futures, nor of what is outside of the arguments."""
+    trace, pair = current(), (left._cell, right._cell)
+    if left._chain or right._chain or left.dtype != right.dtype or left.ndim != right.ndim:
+        return False
+    outside = {capture.tracer._cell for capture in trace.captures.values()}
+    given = [cell.origin is not None or cell in trace.futures or cell in outside for cell in pair]
+    return all(given) and (not outside.isdisjoint(pair) or trace.futures.issuperset(pair))

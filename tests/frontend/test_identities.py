@@ -80,3 +80,20 @@ def test_an_array_from_outside_may_be_an_argument_and_another_name(function, mon
         monkeypatch.setitem(globals(), "OTHER", other)
         for x in (DEFAULT, OTHER, DEFAULT.copy()) * 3:
             np.testing.assert_array_equal(np.asarray(futurized(x)[0]), function(x)[0])
+
+
+def of_two_arguments(x, y):
+    return x * 2 if x is y else x
+
+
+def of_a_number(x, y):
+    return x * 2 if x is y else x - y
+
+
+def test_futures_and_numbers_of_numpy_may_be_given_twice():
+    one, other = (fx.futurize(np.negative)(np.array([1.0, n])) for n in (2, 3))
+    two, number, single = fx.futurize(of_two_arguments), fx.futurize(of_a_number), np.float64(3.0)
+    for _ in range(4):
+        for x, y in ((one, one), (one, other), (other, other)):
+            np.testing.assert_array_equal(two(x, y), np.asarray(x) * (2 if x is y else 1))
+        assert [float(number(single, y)) for y in (single, np.float64(3.0))] == [6.0, 0.0]
