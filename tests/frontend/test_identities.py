@@ -1,5 +1,6 @@
 """Lists, dicts and objects that branches and rounds bind to names stay the objects that they are."""
 
+import operator
 import threading
 
 import identity_cases
@@ -73,7 +74,29 @@ def of_two_names_outside(x):
     return x * 2 if DEFAULT is OTHER else x
 
 
-@pytest.mark.parametrize("function", [against_a_name_outside, against_an_attribute, of_two_names_outside])
+def two_if_same(x, y):
+    return 2.0 if x is y else 1.0
+
+
+def in_a_helper(x):
+    return two_if_same(x, DEFAULT) * x
+
+
+def in_a_helper_behind_a_branch(x):
+    return two_if_same(OTHER if x.sum() < 0 else x, x) * x
+
+
+def by_a_function(x):
+    return x * (2.0 if operator.is_(x, DEFAULT) else 1.0), operator.is_not(x, DEFAULT)
+
+
+OUTSIDE = [
+    against_a_name_outside, against_an_attribute, of_two_names_outside, in_a_helper, in_a_helper_behind_a_branch,
+    by_a_function,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OUTSIDE)
 def test_an_array_from_outside_may_be_an_argument_and_another_name(function, monkeypatch):
     futurized = fx.futurize(function)
     for other in (OTHER, DEFAULT, OTHER):
