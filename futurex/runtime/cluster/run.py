@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -57,7 +58,8 @@ class ClusterRun(SpmdRun):
         self._settling: threading.Timer | None = None
         self._failed_at = 0.0
         self._ended = False
-        client.subscribe_topic(topic(name), self._event)
+        heard = weakref.WeakMethod(self._event)  # clients forget nobody who has subscribed
+        client.subscribe_topic(topic(name), lambda event: (hear := heard()) is not None and hear(event))
 
     def watch(self, tasks: Sequence[Future]) -> None:
         """Follow the tasks, one a rank."""
