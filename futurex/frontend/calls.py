@@ -135,7 +135,7 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _with_candidate(escape: Escape, function: Any) -> Escape:
     """The escape with the function among its candidates, if it may be one."""
     tried = identity(function) in current().fragments.opaque
-    if not tried and fragments.is_admissible(function):
+    if not (tried or escape.whole) and fragments.is_admissible(function):
         escape.candidates.append(function)
     return escape
 

@@ -35,6 +35,7 @@ class Escape(Signal):
         self.what, self.why, self.do = what, why, do
         self.site = site  # the choice whose merger is to blame: staging can go on if what follows it is traced twice
         self.candidates: list[Any] = []  # functions whose calls could be fragments instead, innermost first
+        self.whole = False  # a fragment would see other objects: only the call as plain NumPy is right
         self.unseen = False  # a fragment could stand here if it were known what the call returns
         self.numbers: set[Any] = set()  # numbers from outside that could be inputs, as guards know them
         self.counts = False  # could a trace go on that numbers its arrays?

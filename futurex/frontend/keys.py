@@ -57,7 +57,7 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]
         key.append(name)
         _extend(value, key, leaves, arrays)
     if len(arrays) > 1 and len(set(arrays)) < len(arrays):
-        key.append(tuple(map(arrays.index, arrays)))  # which arguments are one array
+        key.append((None, *map(arrays.index, arrays)))  # which arguments are one array: no strides, as (0, 0) may be
     return tuple(key)
 
 

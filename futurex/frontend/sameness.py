@@ -31,23 +31,45 @@ def _same(left: Any, right: Any) -> Any:
     """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
     the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
     for one, other in ((left, right), (right, left)):
+        if isinstance(one, Tracer) and one.is_scalar and isinstance(other, np.generic):
+            raise _whole("`is` between numbers", "which object a number is only the run knows")
         if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
             if is_loose(one) or type(other) is not bool:
-                raise Escape("`is` between numbers", "which object a number is only the run knows")
+                raise _whole("`is` between numbers", "which object a number is only the run knows")
             if one.dtype.kind == "b":
                 return control.truth_of(one) if other else control.not_(one)
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         left, right = entered(left), entered(right)
     if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
         if left.is_scalar and right.is_scalar:
-            raise Escape("`is` between numbers", "which object a number is only the run knows")
+            raise _whole("`is` between numbers", "which object a number is only the run knows")
         if left._cell.entangled or right._cell.entangled:
-            raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
+            raise _whole("`is` between arrays of branches or lists", "which array each of them is only the run knows")
+        if _may_be_one(left, right):
+            raise _whole("`is` of an array from outside the function", "which array that is every call may say anew")
     if left is not right and type(left) is type(right):
         given = current().arguments.keys() | current().held.nests.keys()
         current().compares |= id(left) in given and id(right) in given
         for value in (left, right):
             if id(value) in current().frozen:
                 what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
-                raise Escape(what, "which one each of them is only the run knows", site=site)
+                raise _whole(what, "which one each of them is only the run knows", site=site)
     return left is right
+
+
+def _whole(what: str, why: str, site: Any = None) -> Escape:
+    """Ends the trace of the whole call: values that a fragment is given are objects of their own."""
+    escape = Escape(what, why, site=site)
+    escape.whole = True
+    return escape
+
+
+def _may_be_one(left: Tracer, right: Tracer) -> bool:
+    """May another call find one array in two places? Of arguments that are ndarrays it is known whether they are one,
+    not of futures, nor of what is outside of the arguments."""
+    trace, pair = current(), (left._cell, right._cell)
+    if left._chain or right._chain or left.dtype != right.dtype or left.ndim != right.ndim:
+        return False
+    outside = {capture.tracer._cell for capture in trace.captures.values()}
+    given = [cell.origin is not None or cell in trace.futures or cell in outside for cell in pair]
+    return all(given) and (not outside.isdisjoint(pair) or trace.futures.issuperset(pair))

@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 import itertools
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -16,7 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
-from futurex.frontend import calls, explain
+from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, Brake
 from futurex.frontend.choice import Choice, Misfit
@@ -86,7 +85,7 @@ class Futurized(Standing, Generic[P, R]):
         self._families = Families()
         self._brake = Brake()
         self._lane: Lane | None = None
-        self._lock = threading.RLock()
+        self._lock = forked.lock()
         self._library = self._warned = library  # what everybody calls has arguments of many kinds
         self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)

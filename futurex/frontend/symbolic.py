@@ -8,7 +8,7 @@ size.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,7 @@ _BY_SIZE = frozenset((
 """Operations of networks: compiled for known sizes they are many times faster in float32, and round otherwise."""
 OFTEN = 3  # calls of one size that make a trace of its own worth while
 _KEPT = 8  # families, and traces of one
+_COUNTED = 1024  # sizes of which it is known how often they came: a step's number is another one in every call
 _INT = np.dtype(np.int64)
 Sizes = tuple[Any, ...]
 
@@ -67,7 +68,7 @@ class Symbolic:
     avals: dict[int, Aval]
     variant: Variant | None = None
     refused: bool = False
-    calls: Counter[Key] = field(default_factory=Counter)
+    calls: OrderedDict[Key, int] = field(default_factory=OrderedDict)
 
     def bind(self, leaves: Sequence[Any]) -> dict[Symbol, int] | None:
         """What the symbols are in a call; None if its sizes do not fit."""
@@ -81,6 +82,14 @@ class Symbolic:
                 elif known.setdefault(symbol, extent) != extent or not _may_be(symbol, extent):
                     return None
         return known
+
+    def comes_often(self, key: Key) -> bool:
+        """Count a call of a size; have there been several lately?"""
+        count = self.calls.pop(key, 0) + 1
+        self.calls[key] = count
+        if len(self.calls) > _COUNTED:
+            self.calls.popitem(last=False)
+        return count >= OFTEN
 
 
 def _may_be(symbol: Symbol, extent: int) -> bool:
@@ -120,8 +129,7 @@ class Families:
             return None
         for trace in family.traces:
             if trace.bind(leaves) is not None:
-                trace.calls[key] += 1
-                return None if trace.refused or trace.calls[key] >= OFTEN else trace
+                return None if trace.comes_often(key) or trace.refused else trace
         sizes = [_sizes(leaf) if is_open(leaf) else None for leaf in leaves]
         if sizes not in family.seen:
             family.seen = [*family.seen[-_KEPT:], sizes]

@@ -178,6 +178,7 @@ class Trace:
         self.held = Holdings()
         self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
+        self.futures: set[Cell] = set()  # of arguments: whether two are one the trace does not say
         self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
         self.prints = self.waits = False  # may a run print, or find out that only plain Python will do?
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 
+from futurex.kernels.compiling import working
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend
 
@@ -50,6 +51,19 @@ _MAKERS: dict[str, Callable[[], Backend | None]] = {
     "gemm": _gemm, "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
 }  # fmt: skip
 
+_loaded: set[str] = set()
+
+
+def _made(name: str) -> Backend | None:
+    """A backend. A fork waits while its modules are loaded: in a child they would be for ever, by a thread that is not
+    there."""
+    if name in _loaded:
+        return _MAKERS[name]()
+    with working:
+        backend = _MAKERS[name]()
+    _loaded.add(name)
+    return backend
+
 
 def default_backends() -> tuple[Backend, ...]:
     """The backends named by FUTUREX_BACKENDS (a comma list; default ``gemm,onednn,blas,numba,loops,numpy``), those
@@ -65,7 +79,7 @@ def default_backends() -> tuple[Backend, ...]:
     for name in names:
         if name not in _MAKERS:
             raise ValueError(f"FUTUREX_BACKENDS names {name!r}, which is no backend; choose among {', '.join(_MAKERS)}")
-    made = (_MAKERS[name]() for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
+    made = (_made(name) for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
     found = tuple(backend for backend in made if backend is not None)
     names = [backend.name for backend in found]
     if "onednn" not in names:

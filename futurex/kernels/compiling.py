@@ -28,7 +28,8 @@ plain call in Python, which never rests, is a hundred short trips to files and l
 for its turn: with Python's 5 ms a loop whose code lay on disk was compiled after 0.1 to 0.6 s, with these after 0.1."""
 
 working = threading.RLock()
-"""Held while LLVM works. A fork waits for it, so that a child does not inherit a compiler that stopped half-way."""
+"""Held while LLVM works, and while modules are loaded for it. A fork waits for it, so that a child does not inherit a
+compiler that stopped half-way."""
 
 
 class _Setting(threading.local):

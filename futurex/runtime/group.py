@@ -52,6 +52,10 @@ class Step:
         return results
 
 
+PLANS = 128
+"""Plans that a process keeps for later runs: a loss that is made in a function is another program every time."""
+
+
 class Locality:
     """One member of a group, as the function that it runs sees it.
 
@@ -111,22 +115,26 @@ class Locality:
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
             compression, repr(outs), self.limit, self.device, resident, bool(self.errors),
         )  # fmt: skip
-        if key not in self._plans:
+        plan = self._plans.get(key)
+        if plan is None:
             local = graph
             if self.size > 1:
                 mesh = Mesh((("data", self.size),))
                 local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
             if self.device != "cpu":
-                self._plans[key] = placed(local, self.device, donate=donate, resident=resident)
+                plan = placed(local, self.device, donate=donate, resident=resident)
             elif self.errors:
-                self._plans[key] = as_numpy(local, donate)
+                plan = as_numpy(local, donate)
             elif self.limit is None:
-                self._plans[key] = plan = compile_plan(local, threads=self.threads, donate=donate)
+                plan = compile_plan(local, threads=self.threads, donate=donate)
                 plan.decide()  # a run that is made again, from its data or a checkpoint, has the same bits
             else:
-                self._plans[key] = within(local, self.limit, threads=self.threads, donate=donate, background=False)
-        return Step(self._plans[key], self._communicator, self.ledger)
+                plan = within(local, self.limit, threads=self.threads, donate=donate, background=False)
+            self._plans[key] = plan
+            for oldest in [*self._plans][:-PLANS]:
+                self._plans.pop(oldest, None)
+        return Step(plan, self._communicator, self.ledger)
 
     def alone(self) -> Locality:
         """This locality as one without others, for programs of its own; what they do counts as this one's."""

@@ -146,12 +146,15 @@ def source_at(code: CodeType, line: int, last: int) -> Source:
         found = Source(code.co_filename, line, code.co_name, found.columns, caller)
     else:
         return found
+    if len(_places) >= _PLACES:
+        _places.clear()  # many are of functions that are gone
     _places[key] = code, found
     return found
 
 
 Columns = tuple[int, int]
 E = TypeVar("E", bound=BaseException)
+_PLACES = 1 << 14
 _places: dict[tuple[int, int], tuple[CodeType, Source]] = {}
 
 

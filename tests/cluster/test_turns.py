@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -63,3 +66,28 @@ def test_runs_of_one_driver_follow_each_other_where_workers_have_several_threads
         for run in runs:
             np.testing.assert_allclose(run.result(WAIT), want, rtol=1e-9)
         assert [float(each) for each in calls] == [16.0] * 10
+
+
+def test_a_run_that_is_over_leaves_nothing_on_the_cluster():
+    bound = fx.futurize(total)
+    with fx.Cluster(2) as cluster:
+        x = cluster.tile(np.ones(8), axis=0)
+        runs = [weakref.ref(cluster.spmd(size_of)) for _ in range(3)]
+        assert [float(bound.on(cluster)(x)) for _ in range(5)] == [16.0] * 5
+        kept = []
+        for _ in range(100):  # the scheduler hears of it a moment later
+            gc.collect()
+            kept = [key for key in cluster.client.run_on_scheduler(_tasks) if key.startswith("futurex-")]
+            if not kept and not any(run() for run in runs):
+                break
+            time.sleep(0.1)
+        assert kept == []
+        assert [run() for run in runs] == [None] * 3
+
+
+def size_of(locality):
+    return locality.size
+
+
+def _tasks(dask_scheduler):
+    return [str(key) for key in dask_scheduler.tasks]

@@ -52,6 +52,13 @@ def test_equal_numbers_of_other_types_do_not_share_a_trace():
     assert [type(f(n)[0]) for n in (1, True, 1)] == [int, bool, int]
 
 
+def test_an_array_of_one_number_is_told_from_one_that_is_given_twice():
+    f = fx.futurize(lambda x, y, z: (x - y) * z)
+    x, one = np.arange(6.0).reshape(2, 3), np.broadcast_to(5.0, (2, 3))
+    for args in ((x, x, 2.0), (x, one, 2.0), (2.0, x, x), (2.0, x, one), (x, 2.0, x), (x, 2.0, one)) * 4:
+        np.testing.assert_array_equal(f(*args), f.plain(*args))
+
+
 def test_too_many_traces_name_the_argument_that_changes():
     f = fx.futurize(lambda x, n: x * len(n))
     for n in range(staging.VARIANTS):

@@ -1,5 +1,6 @@
 """Lists, dicts and objects that branches and rounds bind to names stay the objects that they are."""
 
+import operator
 import threading
 
 import identity_cases
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from identity_programs import IdentityWriter, MovingWriter
 from program_search import disagreement, share_staged
 
+import futurex as fx
 from futurex.tree import Aval, param
 from futurex.tree.node import made_here
 
@@ -50,3 +52,71 @@ def test_what_other_threads_make_counts_for_no_trace():
     assert made_here() == before
     beside()
     assert made_here() >= before + 100
+
+
+DEFAULT = np.array([3.0, 4.0])
+OTHER = DEFAULT.copy()
+
+
+class Holder:
+    held = DEFAULT
+
+
+def against_a_name_outside(x):
+    return x * 2 if x is DEFAULT else x
+
+
+def against_an_attribute(x):
+    return any(each is x for each in [Holder.held]), x * 2
+
+
+def of_two_names_outside(x):
+    return x * 2 if DEFAULT is OTHER else x
+
+
+def two_if_same(x, y):
+    return 2.0 if x is y else 1.0
+
+
+def in_a_helper(x):
+    return two_if_same(x, DEFAULT) * x
+
+
+def in_a_helper_behind_a_branch(x):
+    return two_if_same(OTHER if x.sum() < 0 else x, x) * x
+
+
+def by_a_function(x):
+    return x * (2.0 if operator.is_(x, DEFAULT) else 1.0), operator.is_not(x, DEFAULT)
+
+
+OUTSIDE = [
+    against_a_name_outside, against_an_attribute, of_two_names_outside, in_a_helper, in_a_helper_behind_a_branch,
+    by_a_function,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OUTSIDE)
+def test_an_array_from_outside_may_be_an_argument_and_another_name(function, monkeypatch):
+    futurized = fx.futurize(function)
+    for other in (OTHER, DEFAULT, OTHER):
+        monkeypatch.setitem(globals(), "OTHER", other)
+        for x in (DEFAULT, OTHER, DEFAULT.copy()) * 3:
+            np.testing.assert_array_equal(np.asarray(futurized(x)[0]), function(x)[0])
+
+
+def of_two_arguments(x, y):
+    return x * 2 if x is y else x
+
+
+def of_a_number(x, y):
+    return x * 2 if x is y else x - y
+
+
+def test_futures_and_numbers_of_numpy_may_be_given_twice():
+    one, other = (fx.futurize(np.negative)(np.array([1.0, n])) for n in (2, 3))
+    two, number, single = fx.futurize(of_two_arguments), fx.futurize(of_a_number), np.float64(3.0)
+    for _ in range(4):
+        for x, y in ((one, one), (one, other), (other, other)):
+            np.testing.assert_array_equal(two(x, y), np.asarray(x) * (2 if x is y else 1))
+        assert [float(number(single, y)) for y in (single, np.float64(3.0))] == [6.0, 0.0]

@@ -1,16 +1,22 @@
 """What a function reads from outside may change between calls, by whatever way: the next call sees it."""
 
+import collections
 import functools
+import gc
 import importlib
 import linecache
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
 from compare import bits, plain
 
 import futurex as fx
+from futurex.frontend.rewrite import function
+from futurex.frontend.rewrite import source as source_module
+from futurex.tree import source
 
 X = np.array([1.0, 2.0])
 
@@ -217,6 +223,25 @@ def cell_of_a_notebook(text, number, scope):
     name = f"<ipython-input-{number}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     exec(compile(text, name, "exec"), scope)
+
+
+def test_cells_that_were_run_long_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr(function, "_CODES", 4)
+    monkeypatch.setattr(function, "_code_cache", collections.OrderedDict())
+    monkeypatch.setattr(source, "_PLACES", 40)
+    scope, codes = {"fx": fx, "np": np, "__name__": "__main__"}, []
+    cell_of_a_notebook("@fx.futurize\ndef first(x):\n    return [y * 2 for y in (lambda: (x, -x))()]\n", 0, scope)
+    for number in range(1, 40):
+        text = f"@fx.futurize\ndef f(x):\n    return x.sum() + {number} if x[0] > 0 else x.sum()\n"
+        cell_of_a_notebook(text, number, scope)
+        assert [float(scope["f"](X)) for _ in range(3)] == [3 + number] * 3
+        codes.append(weakref.ref(scope["f"].plain.__code__))
+        del linecache.cache[f"<ipython-input-{number}>"]
+    source_module._functions.cache_clear()
+    gc.collect()
+    assert sum(code() is not None for code in codes) < 10
+    assert [y.tolist() for y in scope["first"](X)] == [[2, 4], [-2, -4]]  # traced anew
+    assert "staged" in scope["first"].explain()
 
 
 def test_a_cell_that_is_run_again():

@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
+from futurex.frontend.keys import call_key
+from futurex.frontend.symbolic import Families
+from futurex.tree.pytree import flatten
 
 SIZES = (5, 7, 9, 11, 4, 20, 2, 3)
 RNG = np.random.default_rng(11)
@@ -280,3 +283,19 @@ def test_results_that_are_arguments_of_a_trace_for_many_sizes_keep_plain_extents
         doubled = double(fx.futurize(np.sqrt)(np.ones((2, n))))
         assert all(type(extent) is int for extent in doubled.shape)
         assert doubled.shape == (2, n)
+
+
+def test_how_often_sizes_came_is_known_of_the_last_ones():
+    families = Families()
+
+    def asked(n):
+        args = RNG.normal(size=3), n
+        leaves = []
+        key = call_key(args, {}, leaves)
+        return families.find(flatten((args, {}))[1], leaves, key)
+
+    found = [asked(n) for n in range(3, 5003)]
+    trace = found[-1]
+    assert found[2:] == [trace] * 4998  # the third call showed what changes
+    assert len(trace.calls) < 2000
+    assert [asked(4) for _ in range(3)] == [trace, trace, None]  # it comes often

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 PREAMBLE = """
-import multiprocessing, os, sys, threading
+import faulthandler, multiprocessing, os, sys, threading, time
 import numpy as np
 import futurex as fx
 from futurex.runtime.futures import Future
@@ -56,8 +56,56 @@ argument.set_result(ARRAYS[0])
 np.testing.assert_allclose(waiting.result(timeout=100), energy.plain(ARRAYS[0]), rtol=1e-5)  # the parent goes on
 """
 
+TRACED = """
+from futurex.frontend import staging
+begun, go_on, parent, trace_call = threading.Event(), threading.Event(), os.getpid(), staging.trace_call
 
-@pytest.mark.parametrize("rest, said", [(POOL, "equal"), (PENDING, "under way when the process forked")])
+def slowly(*args):
+    begun.set()
+    return trace_call(*args) if os.getpid() != parent or go_on.wait(100) else None
+
+staging.trace_call = slowly
+elsewhere = threading.Thread(target=energies)
+elsewhere.start()
+begun.wait(100)
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever
+    print("traced anew" if all(map(np.isfinite, energies())) else "", flush=True)
+    os._exit(0)
+go_on.set()
+elsewhere.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+LOADED = """
+begun, parent = threading.Event(), os.getpid()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == MODULE and os.getpid() == parent:
+            begun.set()
+            time.sleep(0.5)
+
+sys.meta_path.insert(0, Slow())
+elsewhere = threading.Thread(target=energies)
+elsewhere.start()
+begun.wait(100)
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever
+    print("loaded" if all(map(np.isfinite, energies())) else "", flush=True)
+    os._exit(0)
+elsewhere.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+CASES = [
+    (POOL, "equal"), (PENDING, "under way when the process forked"), (TRACED, "traced anew"),
+    (LOADED.replace("MODULE", "'futurex.kernels.blas'"), "loaded"),
+    (LOADED.replace("MODULE", "'llvmlite.binding'"), "loaded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rest, said", CASES, ids=["pool", "pending", "traced", "backends", "compiler"])
 def test_a_child_computes_on(tmp_path, rest, said):
     script = tmp_path / "script.py"
     script.write_text(PREAMBLE + rest)

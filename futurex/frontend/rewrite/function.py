@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 import types
+import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,17 +26,24 @@ def rewrite(function: types.FunctionType, runtime: Any, rewriter: Any = Rewriter
     return twin
 
 
-_code_cache: dict[tuple[str, types.CodeType, Any], types.CodeType] = {}  # equal code may stand in several files
+_CODES = 2048
+"""Twins that are kept: cells of a notebook, and functions that are made in text, are others whenever they are run."""
+_code_cache: OrderedDict[tuple[str, types.CodeType, Any], types.CodeType] = OrderedDict()
+# by files, too: equal code may stand in several
 
 
 def _rewritten_code(function: types.FunctionType, rewriter: Any) -> types.CodeType:
     code = function.__code__
     key = code.co_filename, code, rewriter
-    if key not in _code_cache:  # only then is its source looked for: whole files are parsed for it
-        _code_cache[key] = _compiled(code, code.co_freevars, copy.deepcopy(find(function)), rewriter)
+    twin = _code_cache.get(key)
+    if twin is None:  # only then is its source looked for: whole files are parsed for it
+        twin = _compiled(code, code.co_freevars, copy.deepcopy(find(function)), rewriter)
         if rewriter is Rewriter:
-            _remember(_code_cache[key])
-    return _code_cache[key]
+            _remember(twin)
+        _code_cache[key] = twin
+        if len(_code_cache) > _CODES:
+            _code_cache.popitem(last=False)
+    return twin
 
 
 def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode, rewriter: Any) -> types.CodeType:
@@ -61,11 +70,11 @@ def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
     return code.replace(co_name=name, co_qualname=qualname, co_consts=consts)
 
 
-_rewritten: set[types.CodeType] = set()
+_rewritten: weakref.WeakValueDictionary[int, types.CodeType] = weakref.WeakValueDictionary()
 
 
 def _remember(code: types.CodeType) -> None:
-    _rewritten.add(code)
+    _rewritten[id(code)] = code
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             _remember(inner)
@@ -73,7 +82,7 @@ def _remember(code: types.CodeType) -> None:
 
 def is_rewritten(function: types.FunctionType) -> bool:
     """True for functions that rewritten code made: they are staged already."""
-    return function.__code__ in _rewritten
+    return _rewritten.get(id(function.__code__)) is function.__code__
 
 
 def _plain_arguments(arguments: ast.arguments) -> ast.arguments:

@@ -28,7 +28,8 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64
 @functools.cache
 def llvm() -> Any:
     """LLVM, loaded when the first kernel is claimed: it takes longer to load than all of futurex."""
-    import llvmlite.binding
+    with working:  # a child of a fork would wait for the thread of its parent that loads it
+        import llvmlite.binding
 
     return llvmlite.binding
 
@@ -117,6 +118,7 @@ class Entry:
         engine.finalize_object()
         self._address = engine.get_function_address(f"region_{self._key}")
         self._function: Callable[..., None] = _KERNEL(self._address)
+        self._text = ""  # kept for nothing any more
         self.ready = True
 
 
@@ -211,7 +213,7 @@ def optimised(text: str) -> tuple[Any, Any]:
         passes.add_sroa_pass()
     else:
         passes = builder.getModulePassManager()
-    passes.run(module, builder)
+    _run(passes, module, builder)
     if instructions:
         module.get_global_variable(lanes.OFFERS).linkage = "internal"  # which keeps nothing any more
         module.link_in(_parsed(machine, lanes.definitions(instructions)))
@@ -220,8 +222,18 @@ def optimised(text: str) -> tuple[Any, Any]:
         passes.add_global_dead_code_eliminate_pass()
         passes.add_instruction_combine_pass()
         passes.add_dead_code_elimination_pass()
-        passes.run(module, builder)
+        _run(passes, module, builder)
     return machine, module
+
+
+def _run(passes: Any, module: Any, builder: Any) -> None:
+    """Run passes once, and free them: llvmlite, whose class for it stands behind an empty one, leaves 80 KB with each
+    kernel that is compiled."""
+    try:
+        passes.run(module, builder)
+    finally:
+        llvm().newpassmanagers.NewPassManager._dispose(passes)
+        passes.detach()
 
 
 def _parsed(machine: Any, text: str) -> Any:
