@@ -183,8 +183,7 @@ class Trace:
         self.prints = self.waits = False  # may a run print, or find out that only plain Python will do?
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
-        self.fragments = fragments  # what is known of opaque calls; None: there can be none
-        self.in_library = False
+        self.fragments, self.in_library = fragments, False  # what is known of opaque calls; None: there can be none
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
         self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were

@@ -67,11 +67,10 @@ def _roots(loop: Node, body: Graph) -> list[Node]:
     found: set[Node] = set()
     alike = set(body.params[first:])
     for node in body.nodes:
-        of_outside = any(each in alike for each in node.inputs)
-        if of_outside and all(each in alike or each.op == "const" for each in node.inputs):
-            if _may_stand_before(node, sure) and not is_kept(node):
-                alike.add(node)
-                found.add(node)
+        others = [each for each in node.inputs if each.op != "const"]
+        if others and alike.issuperset(others) and _may_stand_before(node, sure) and not is_kept(node):
+            alike.add(node)
+            found.add(node)
 
     def is_read(node: Node) -> bool:
         """Do rounds read it, as it is or through views?"""

@@ -14,6 +14,7 @@ from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
+from futurex.passes.hoist import hoist
 from futurex.passes.joins import join_in_place
 from futurex.passes.loop_inputs import give_loops
 from futurex.passes.low_rank import join_updates
@@ -83,7 +84,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
 
 
 def _optimised(graph: Graph, passes: Sequence[Pass], inside: Pass, check: bool) -> Graph:
-    graph = rewrite(inline_regions(graph), map_subgraphs(inside))
+    graph = rewrite(hoist(inline_regions(graph)), map_subgraphs(inside))
     for each in passes:
         graph = each(graph)
         if check:
