@@ -7,12 +7,12 @@ which rounds may write into, and what may fail or be warned of where the loop mi
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from futurex.passes.rewrite import is_effect, rewrite, users_of
-from futurex.passes.rounds import rounds_of
+from futurex.passes.counters import counter
+from futurex.passes.rewrite import Maker, is_effect, rewrite, users_of
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph, rebuilt, substitute
+from futurex.tree.graph import Graph, substitute
 from futurex.tree.node import Node, build, param
 
 LEAST_ELEMENTS = 256
@@ -30,33 +30,33 @@ _QUIET = frozenset((
 
 def hoist(graph: Graph) -> Graph:
     """The graph with such operations before its loops, those of loops inside of others too."""
-    makers = {node: functools.partial(_relieved, node) for node in graph.nodes if node.op in ("loop", "scan")}
+    makers: dict[Node, Maker] = {}
+    for loop in graph.nodes:
+        if loop.op in ("loop", "scan"):
+            body = hoist(loop.attrs["body"])
+            roots = _roots(loop, body)
+            if roots or body is not loop.attrs["body"]:
+                makers[loop] = functools.partial(_relieved, loop, body, roots)
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def _relieved(loop: Node, new: Mapping[Node, Node]) -> Node:
+def _relieved(loop: Node, body: Graph, roots: Sequence[Node], new: Mapping[Node, Node]) -> Node:
     """A loop, with what its rounds share computed before it."""
     attrs, inputs = dict(loop.attrs), [new[source] for source in loop.inputs]
-    body = attrs["body"] = hoist(attrs["body"])
-    roots = _roots(loop, body)
-    if roots:
-        given = dict(zip(body.params, inputs, strict=True))
-        before = substitute(Graph(body.params, roots, body.name), dict(given))
-        params = [param(root.aval, f"before {k}") for k, root in enumerate(roots)]
-        outs = substitute(body, dict(zip([*body.params, *roots], [*body.params, *params], strict=True)))
-        attrs["body"] = Graph([*body.params, *params], outs, body.name)
-        if "test" in attrs:
-            attrs["test"] = Graph([*attrs["test"].params, *params], attrs["test"].outs, attrs["test"].name)
-        inputs += before
-    elif body is loop.attrs["body"]:
-        return rebuilt(loop, inputs)
-    return build(loop.record, tuple(inputs), attrs, loop.aval, loop.src)
+    before = substitute(Graph(body.params, roots, body.name), dict(zip(body.params, inputs, strict=True)))
+    params = [param(root.aval, f"before {k}") for k, root in enumerate(roots)]
+    outs = substitute(body, dict(zip([*body.params, *roots], [*body.params, *params], strict=True)))
+    attrs["body"] = Graph([*body.params, *params], outs, body.name)
+    if "test" in attrs:
+        attrs["test"] = Graph([*attrs["test"].params, *params], attrs["test"].outs, attrs["test"].name)
+    return build(loop.record, (*inputs, *before), attrs, loop.aval, loop.src)
 
 
 def _roots(loop: Node, body: Graph) -> list[Node]:
     """Results of operations on arrays from outside, as rounds read them."""
     first = len(body.outs) if loop.op == "loop" else loop.attrs["n_carry"] + loop.attrs["n_xs"]
-    sure = (rounds_of(loop) or 0) > 0 if loop.op == "loop" else bool(loop.attrs["length"])
+    counted = counter(loop) if loop.op == "loop" else None
+    sure = bool(loop.attrs["length"]) if loop.op == "scan" else counted is not None and len(counted[1]) > 0
     users, outs = users_of(body), set(body.outs)
 
     def is_kept(node: Node) -> bool:
