@@ -151,10 +151,17 @@ def _target() -> Any:
 
 
 @functools.cache
+def _host() -> tuple[str, str]:
+    """What LLVM calls the processor, and what that can do."""
+    with working:  # llvmlite has a lock of its own, which a child of a fork would find taken
+        return str(llvm().get_host_cpu_name()), str(llvm().get_host_cpu_features().flatten())
+
+
+@functools.cache
 def features() -> str:
     """Those of the processor. LLVM keeps to half vectors on Intel's, for the clocks of the first that had whole ones;
     those that came after (from Ice Lake on, which VBMI2 tells) hardly slow down, and do twice the work a cycle."""
-    features: str = llvm().get_host_cpu_features().flatten()
+    features = _host()[1]
     return f"{features},-prefer-256-bit" if "+avx512vbmi2," in f"{features}," else features
 
 
@@ -175,7 +182,7 @@ def has_masks() -> bool:
 
 def is_amd() -> bool:
     """Is the processor one of AMD's, which LLVM names after their cores?"""
-    return str(llvm().get_host_cpu_name()).startswith("znver")
+    return _host()[0].startswith("znver")
 
 
 def has_half() -> bool:
@@ -185,11 +192,12 @@ def has_half() -> bool:
 
 @functools.cache
 def _machine_name() -> str:
-    return f"{llvm().get_host_cpu_name()} {features()} {llvm().llvm_version_info}"
+    with working:
+        return f"{_host()[0]} {features()} {llvm().llvm_version_info}"
 
 
 def _machine() -> Any:
-    return _target().create_target_machine(cpu=llvm().get_host_cpu_name(), features=features(), opt=3, jit=True)
+    return _target().create_target_machine(cpu=_host()[0], features=features(), opt=3, jit=True)
 
 
 def _compile(text: str) -> bytes:
