@@ -249,7 +249,7 @@ def test_two_threads_do_not_share_narrow_rows_of_memory(caches):
 def test_a_wide_cache_is_one_of_amds_that_is_not_small(name, amd, small, monkeypatch):
     monkeypatch.setattr(nearest, "small", lambda: small)
     monkeypatch.setattr(compiler, "has_scale", lambda: True)
-    monkeypatch.setattr(compiler.llvm(), "get_host_cpu_name", lambda: name)
+    monkeypatch.setattr(compiler, "_host", lambda: (name, ""))
     assert nearest.wide() is (amd and not small)
 
 

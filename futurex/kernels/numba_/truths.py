@@ -36,8 +36,10 @@ _KINDS = {"b1": "i8", "u1": "i8", "i1": "i8", "i2": "i16", "u2": "i16", "i4": "i
 
 def claim(node: Node, threads: int, backend: str) -> Kernel | None:
     """The kernel of a ``nonzero`` of a large array; None for others."""
-    (x,) = (each.aval for each in node.inputs)
-    if not isinstance(x, Aval) or not x.static or x.weak or x.size < LEAST or not x.dtype.isnative:
+    x = node.inputs[0].aval
+    if len(node.inputs) > 1 or not isinstance(x, Aval) or not x.static or x.weak:  # the run knows what it has to fit
+        return None
+    if x.size < LEAST or not x.dtype.isnative:
         return None
     if x.dtype.str[1:] not in _KINDS:
         return None
@@ -50,7 +52,7 @@ class Truths:
 
     def __init__(self, node: Node, threads: int) -> None:
         self.node, self.threads = node, threads
-        (x,) = (each.aval for each in node.inputs)
+        x = node.inputs[0].aval
         self.shape, self.dtype, self.blocks = x.shape, x.dtype, x.size // _TOGETHER
         self.share = Share(threads, threads)
         self.wait = not is_behind()
