@@ -96,7 +96,7 @@ class _Picked:
 
     def __init__(self, mask: Node) -> None:
         self.mask = mask
-        self.sources: dict[Node, tuple[Node, Entries]] = {}
+        self.sources: dict[Node, tuple[Node, int, Entries]] = {}
         self.operations: set[Node] = set()
 
     def follows(self, value: Node) -> bool:
@@ -122,8 +122,9 @@ class _Picked:
             return result.op != "load" and operand.ndim < result.ndim
         return (result.op == "load" or operand.ndim == result.ndim) and self.follows(operand)
 
-    def _source(self, value: Node) -> tuple[Node, Entries] | None:
-        """The array of which the mask's elements are picked, and how its axes behind them are indexed."""
+    def _source(self, value: Node) -> tuple[Node, int, Entries] | None:
+        """The array of which the mask's elements are picked, how many of its axes are the mask's, which may stand in a
+        row, and how those behind them are indexed."""
         if value.op != "gather":
             return None
         array, *indices = value.inputs
@@ -133,7 +134,7 @@ class _Picked:
         mask, entries = found
         known = isinstance(array.aval, Aval) and array.aval.static and is_generated(array.dtype)
         in_a_row = mask.op == "reshape" and mask.ndim == 1 and mask.inputs[0] is self.mask
-        return (array, entries) if known and (mask is self.mask or in_a_row) else None
+        return (array, mask.ndim, entries) if known and (mask is self.mask or in_a_row) else None
 
     def pays(self, users: Mapping[Node, Sequence[Node]], outs: Collection[Node], write: Node) -> bool:
         """Is there little to compute, which nobody but the write reads?"""
@@ -165,8 +166,7 @@ def _chosen(node: Node, picked: _Picked, entries: Entries, new: Mapping[Node, No
 
     def everywhere(each: Node) -> Node:
         if each in picked.sources:
-            array, own = picked.sources[each]
-            count = mask.ndim if array.shape[: mask.ndim] == mask.shape else 1  # a row of all elements
+            array, count, own = picked.sources[each]
             return _behind(mask, _reshaped(new[array], (*mask.shape, *array.shape[count:])), own)
         if each not in picked.operations:
             return new[each]

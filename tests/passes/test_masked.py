@@ -243,3 +243,25 @@ def test_on_a_device_nothing_is_picked(function):
     graph = fx.lower(lambda x, y: function(x.copy(), y), x, y).graph
     found = optimise(graph, passes=DEVICE_PASSES)
     assert not {"nonzero", "gather", "masked_store", "scatter"} & {node.op for node in found.nodes}
+
+
+def where_numbers_are_not_zero(x, y):
+    found = np.nonzero(y[:, 0])
+    x[found] = x[found] * 2 + y[found]
+    return x
+
+
+def masks_of_one_column(x, y):
+    x, y = x.reshape(3000, 1, 3), y.reshape(3000, 1, 3)
+    m = x[..., 0] > 0
+    x[m] = x[m] * y[m]
+    return x
+
+
+@pytest.mark.parametrize("function", [where_numbers_are_not_zero, masks_of_one_column])
+def test_odd_masks(function):
+    y = np.where(np.abs(OTHERS) < 0.3, 0, OTHERS)
+    y[5, 0] = np.nan
+    f = fx.futurize(lambda x, y: function(x.copy(), y))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(ROWS, y), function(ROWS.copy(), y))
