@@ -98,6 +98,12 @@ def zeros(a, x):
     return x
 
 
+def failing(a, x):
+    for _ in range(40):
+        x = x + np.linalg.inv(a * 2 + np.eye(60))[0]
+    return x
+
+
 INSIDE = [written, given_on, never, zeros]
 
 
@@ -115,6 +121,12 @@ def test_it_stands_before_the_loop(function):
 @pytest.mark.parametrize("function", INSIDE)
 def test_what_rounds_write_give_on_or_may_never_compute_stays(function):
     assert not {"multiply", "log", "full"} & ops_around(function, A, X)
+
+
+def test_what_may_fail_stays():
+    """It would fail before what the first round does, as a print."""
+    assert "inv" not in ops_around(failing, A, X)
+    np.testing.assert_allclose(fx.futurize(failing)(A, X), failing(A, X), rtol=1e-11)
 
 
 def test_what_is_small_stays():

@@ -265,3 +265,15 @@ def test_odd_masks(function):
     f = fx.futurize(lambda x, y: function(x.copy(), y))
     for _ in range(3):
         np.testing.assert_array_equal(f(ROWS, y), function(ROWS.copy(), y))
+
+
+def added_at_places(x, y):
+    np.add.at(x, np.nonzero(y > 0), y[y > 0] * 2)
+    return x
+
+
+def test_what_is_added_at_places_of_a_mask_is_a_choice():
+    assert not {"nonzero", "gather", "scatter"} & set(ops(added_at_places, X, Y))
+    f = fx.futurize(lambda x, y: added_at_places(x.copy(), y))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(X, Y), added_at_places(X.copy(), Y))
