@@ -25,6 +25,15 @@ X = np.arange(8.0)
 I8 = np.dtype(np.int64)
 
 
+@pytest.fixture(autouse=True)
+def state_of_errors():
+    """NumPy's own ``np.errstate`` is left in force where an interrupt comes while it is entered; later tests are not to
+    find that."""
+    before = np.geterr()
+    yield
+    np.seterr(**before)
+
+
 def over_numbers(x, rounds):
     total = 0.0
     for i in range(rounds):
