@@ -56,6 +56,20 @@ argument.set_result(ARRAYS[0])
 np.testing.assert_allclose(waiting.result(timeout=100), energy.plain(ARRAYS[0]), rtol=1e-5)  # the parent goes on
 """
 
+FORKED = """
+elsewhere = threading.Thread(target=energies)
+elsewhere.start()
+begun.wait(100)
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever
+    print("computed" if all(map(np.isfinite, energies())) else "", flush=True)
+    os._exit(0)
+go_on.set()
+elsewhere.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
 TRACED = """
 from futurex.frontend import staging
 begun, go_on, parent, trace_call = threading.Event(), threading.Event(), os.getpid(), staging.trace_call
@@ -65,20 +79,9 @@ def slowly(*args):
     return trace_call(*args) if os.getpid() != parent or go_on.wait(100) else None
 
 staging.trace_call = slowly
-elsewhere = threading.Thread(target=energies)
-elsewhere.start()
-begun.wait(100)
-child = os.fork()
-if not child:
-    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever
-    print("traced anew" if all(map(np.isfinite, energies())) else "", flush=True)
-    os._exit(0)
-go_on.set()
-elsewhere.join()
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 LOADED = """
-begun, parent = threading.Event(), os.getpid()
+begun, go_on, parent = threading.Event(), threading.Event(), os.getpid()
 
 class Slow:
     def find_spec(self, name, path, target=None):
@@ -87,21 +90,11 @@ class Slow:
             time.sleep(0.5)
 
 sys.meta_path.insert(0, Slow())
-elsewhere = threading.Thread(target=energies)
-elsewhere.start()
-begun.wait(100)
-child = os.fork()
-if not child:
-    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever
-    print("loaded" if all(map(np.isfinite, energies())) else "", flush=True)
-    os._exit(0)
-elsewhere.join()
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 CASES = [
-    (POOL, "equal"), (PENDING, "under way when the process forked"), (TRACED, "traced anew"),
-    (LOADED.replace("MODULE", "'futurex.kernels.blas'"), "loaded"),
-    (LOADED.replace("MODULE", "'llvmlite.binding'"), "loaded"),
+    (POOL, "equal"), (PENDING, "under way when the process forked"), (TRACED + FORKED, "computed"),
+    (LOADED.replace("MODULE", "'futurex.kernels.blas'") + FORKED, "computed"),
+    (LOADED.replace("MODULE", "'llvmlite.binding'") + FORKED, "computed"),
 ]  # fmt: skip
 
 

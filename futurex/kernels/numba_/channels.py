@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.arriving import Arriving
 from futurex.kernels.numba_.code import Code
-from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.steps import Bound, Places, Step, Workspace
 from futurex.kernels.threads import may_share
@@ -43,7 +42,7 @@ def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, 
     return examples * chunks, channels, chunk, chunks
 
 
-class Written:
+class Written(Arriving):
     """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it. ``exclusive``: one
     call at a time; ``own``: bytes that it keeps between calls; ``inplace``: inputs in whose memory the result may
     be written."""
@@ -52,11 +51,9 @@ class Written:
     inplace: tuple[int, ...] = ()
 
     def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int]) -> None:
+        super().__init__(text)
         self.node = node
         self.threads = threads
-        self.text = text
-        self.wait = not is_behind()
-        self.interpreted = 0
         self.several = isinstance(node.aval, tuple)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         arrays = (*outs, *(each.aval for each in node.inputs))
@@ -65,15 +62,6 @@ class Written:
         self.share = Share.of(threads, sum(each.nbytes for each in arrays), pieces)
         self.fixed = struct.pack(f"={len(geometry)}q", *geometry)
         self.pack = struct.Struct(f"={len(arrays)}q").pack
-        self.entry = compiled(text, wait=False)
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the kernel compiled."""
-        self.entry = compiled(self.text, wait=wait)
-
-    @property
-    def ready(self) -> bool:
-        return self.entry.ready
 
     @property
     def bind(self) -> Callable[[Workspace], Bound] | None:
@@ -95,9 +83,7 @@ class Written:
                     f"{self.node.op} kernel: built for a C-contiguous {dtype} array of shape {shape}, got "
                     f"{array.dtype} {array.shape} with strides {array.strides}"
                 )
-        if not self.ready:
-            self.prepare((), wait=self.wait)
-        return self.ready
+        return self.is_there()
 
     def interpret(self, out: Any, *inputs: Any) -> Any:
         """NumPy computes the node; as compiled code it says nothing of floating-point errors."""
@@ -114,10 +100,7 @@ class Written:
 
     def run(self, block: bytes) -> None:
         """Run the code on a block of parameters."""
-        if self.threads > 1:
-            self.entry.on_threads(block, self.share)
-        else:
-            self.entry(block)
+        self.play(block, self.share)
 
 
 class _BoundWritten:

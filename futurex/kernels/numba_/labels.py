@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import IN_ORDER, address_of
-from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.arriving import Arriving
 from futurex.kernels.numba_.code import Code
-from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Step, Workspace
 from futurex.tree.node import Node
@@ -31,23 +30,12 @@ def claim(node: Node, backend: str) -> Kernel | None:
     return Kernel(labels_of, backend, into=True, contiguous=True, late=labels_of, bind=labels_of.bind)
 
 
-class Labels:
+class Labels(Arriving):
     """The kernel of one node."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.wait = not is_behind()
-        self.interpreted = 0
-        self.text = _text(node.inputs[0].dtype.itemsize)
-        self.entry = compiled(self.text, wait=False)
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the code compiled."""
-        self.entry = compiled(self.text, wait=wait)
-
-    @property
-    def ready(self) -> bool:
-        return self.entry.ready
+        super().__init__(_text(node.inputs[0].dtype.itemsize))
 
     def __call__(self, out: Any, labels: Any) -> Any:
         np.copyto(out, self.node.record.run([labels], self.node.attrs))

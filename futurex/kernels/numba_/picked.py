@@ -9,16 +9,14 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.arriving import Arriving
 from futurex.kernels.numba_.channels import PARALLEL_BYTES, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
@@ -76,35 +74,21 @@ class Picked(Written):
         return self.interpret(out, source, places) if outside[0] else out
 
 
-class PickedOfAny:
+class PickedOfAny(Arriving):
     """The kernel of one node of which the run says how many elements there are."""
 
     def __init__(self, node: Node, threads: int, axis: int, word: str) -> None:
-        self.node, self.threads, self.axis = node, threads, axis
-        self.wait = not is_behind()
-        self.interpreted = 0
-        source, places = node.inputs
-        self.blocks, self.rows = axis > 0, source.ndim > axis + 1
-        signed = _is_signed(places.dtype)
-        self.text = _text(word, places.dtype.itemsize, signed, self.blocks, self.rows, may_share())
-        self.entry = compiled(self.text, wait=False)
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the code compiled."""
-        self.entry = compiled(self.text, wait=wait)
-
-    @property
-    def ready(self) -> bool:
-        return self.entry.ready
+        self.node, self.threads, self.axis, self.blocks = node, threads, axis, axis > 0
+        source, places = (each.aval for each in node.inputs)
+        signed, rows = _is_signed(places.dtype), source.ndim > axis + 1
+        super().__init__(_text(word, places.dtype.itemsize, signed, self.blocks, rows, may_share()))
 
     def __call__(self, out: None, source: Any, places: Any) -> Any:
         shape = (*source.shape[: self.axis], *places.shape, *source.shape[self.axis + 1 :])
         count = math.prod(shape)
         if count * source.itemsize < LEAST_BYTES:
             return self.node.record.run([source, places], self.node.attrs)
-        if not self.ready:
-            self.prepare((), wait=self.wait)
-        if not self.ready or not (source.flags.c_contiguous and places.flags.c_contiguous):
+        if not (self.is_there() and source.flags.c_contiguous and places.flags.c_contiguous):
             self.interpreted += 1
             return self.node.record.run([source, places], self.node.attrs)
         found = maker(count * source.itemsize)(shape, source.dtype)
@@ -114,10 +98,7 @@ class PickedOfAny:
         numbers = shared, each, source.shape[self.axis], inner
         block = _geometry(*numbers, *map(address_of, (found, source, places, outside)))
         moved = 2 * found.nbytes + places.nbytes
-        if self.threads > 1 and moved >= PARALLEL_BYTES:
-            self.entry.on_threads(block, Share.of(self.threads, moved, shared))
-        else:
-            self.entry(block)
+        self.play(block, Share.of(self.threads if moved >= PARALLEL_BYTES else 1, moved, shared))
         return self.node.record.run([source, places], self.node.attrs) if outside[0] else found
 
 

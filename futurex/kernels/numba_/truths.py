@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.arriving import Arriving
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
@@ -47,7 +45,7 @@ def claim(node: Node, threads: int, backend: str) -> Kernel | None:
     return Kernel(call, backend, contiguous=True, threads=call.threads, late=call)
 
 
-class Truths:
+class Truths(Arriving):
     """The kernel of one node; until it is compiled NumPy computes it."""
 
     def __init__(self, node: Node, threads: int) -> None:
@@ -55,23 +53,11 @@ class Truths:
         x = node.inputs[0].aval
         self.shape, self.dtype, self.blocks = x.shape, x.dtype, x.size // _TOGETHER
         self.share = Share(threads, threads)
-        self.wait = not is_behind()
-        self.interpreted = 0
-        self.text = _text(_KINDS[x.dtype.str[1:]], x.dtype.itemsize, may_share())
-        self.entry = compiled(self.text, wait=False)
-
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the code compiled."""
-        self.entry = compiled(self.text, wait=wait)
-
-    @property
-    def ready(self) -> bool:
-        return self.entry.ready
+        super().__init__(_text(_KINDS[x.dtype.str[1:]], x.dtype.itemsize, may_share()))
 
     def __call__(self, out: None, x: Any) -> tuple[Any, ...]:
-        if not self.ready:
-            self.prepare((), wait=self.wait)
-        if not self.ready or x.shape != self.shape or x.dtype != self.dtype or not x.flags.c_contiguous:
+        fits = x.shape == self.shape and x.dtype == self.dtype and x.flags.c_contiguous
+        if not (self.is_there() and fits):
             self.interpreted += 1
             found: tuple[Any, ...] = self.node.record.run([x], self.node.attrs)
             return found
@@ -93,11 +79,7 @@ class Truths:
         return places
 
     def _run(self, fill: bool, ends: Any, places: Any, x: Any) -> None:
-        block = _numbers(self.blocks, fill, *map(address_of, (ends, places, x)))
-        if self.threads > 1:
-            self.entry.on_threads(block, self.share)
-        else:
-            self.entry(block)
+        self.play(_numbers(self.blocks, fill, *map(address_of, (ends, places, x))), self.share)
 
 
 _numbers = struct.Struct("=qqqqq").pack
