@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,20 @@ def at_once(monkeypatch):
     for name, value in {"WORTH": 0.0, "FEWEST": 1, "TRIALS": 1, "_BETTER": 1e9}.items():
         monkeypatch.setattr(f"futurex.runtime.whole.{name}", value)
     monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+
+
+@pytest.fixture
+def nothing_is_compiled(monkeypatch, tmp_path):
+    """No kernel has code, in memory or on disk, and calls do not wait for any."""
+    from futurex.kernels import compiling
+
+    end = time.monotonic() + 60.0
+    while compiling.background._thread is not None:  # what it still makes for others would be found on this disk
+        assert time.monotonic() < end, "the compiler does not come to an end"
+        time.sleep(0.005)
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUTUREX_COMPILE", "background")
+    monkeypatch.setattr("futurex.kernels.numba_.compiler._entries", {})
 
 
 @pytest.fixture(params=[True, False], ids=["waits", "meanwhile"])

@@ -150,13 +150,21 @@ _MAKE = {"alexnet": _alexnet, "googlenet": _googlenet, "resnet50": _resnet, "lst
 
 
 class TrainingStep:
-    """One forward, backward and update; ``compiled`` sends network and loss through torch.compile."""
+    """One forward, backward and update; ``compiled`` sends network and loss through torch.compile, ``double`` computes
+    in double precision."""
 
     def __init__(
-        self, name: str, weights: str, compiled: bool = False, channels_last: bool = False, device: str = "cpu"
+        self,
+        name: str,
+        weights: str,
+        compiled: bool = False,
+        channels_last: bool = False,
+        device: str = "cpu",
+        double: bool = False,
     ) -> None:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         self.name, self.weights, self.compiled, self.channels_last = name, weights, compiled, channels_last
+        self.double = double
         self.device = torch.device(device)
         self.step = self._build(networks.NETWORKS[name].dropout)
 
@@ -184,6 +192,8 @@ class TrainingStep:
         if self.channels_last:
             model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
         y = torch.from_numpy(wanted if self.name == "transformer" else wanted.astype(np.int64))
+        if self.double:
+            model, x, y = model.double(), x.double(), y.double() if y.is_floating_point() else y
         model, x, y = model.to(self.device), x.to(self.device), y.to(self.device)
         learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if network.optimizer == "adam":

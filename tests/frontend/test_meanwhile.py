@@ -21,10 +21,7 @@ MAKING = "its code is being made"
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_compiled(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
-    monkeypatch.setenv("FUTUREX_COMPILE", "background")
-    monkeypatch.setattr(compiler, "_entries", {})
+def calls_of_little_are_worth_it(nothing_is_compiled, monkeypatch):
     monkeypatch.setattr("futurex.frontend.meanwhile.WORTH", 0.0)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 import futurex as fx
 from futurex.kernels import compiling
-from futurex.kernels.numba_ import compiler
 from futurex.tree.pytree import flatten
 
 pytestmark = pytest.mark.onednn
@@ -87,13 +86,6 @@ class OneByOne:
         if self.jobs:
             self.jobs.pop(self.rng.randrange(len(self.jobs)))()
             self.done += 1
-
-
-@pytest.fixture
-def nothing_is_compiled(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
-    monkeypatch.setenv("FUTUREX_COMPILE", "background")
-    monkeypatch.setattr(compiler, "_entries", {})
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -18,12 +18,7 @@ from futurex.kernels.numba_.code import WRITTEN_OUT
 from futurex.runtime import config, whole
 from futurex.tree.graph import evaluate
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_compiled(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
-    monkeypatch.setenv("FUTUREX_COMPILE", "background")
-    monkeypatch.setattr(compiler, "_entries", {})
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 @pytest.fixture

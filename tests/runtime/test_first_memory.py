@@ -11,7 +11,6 @@ import pytest
 import futurex as fx
 from futurex.kernels import compiling
 from futurex.kernels.interpreted import BLOCK, Interpreted, room_of
-from futurex.kernels.numba_ import compiler
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 from futurex.tree.aval import Aval
@@ -105,11 +104,7 @@ def test_what_is_the_same_in_every_row_is_as_many_rows_as_the_others(shape):
     np.testing.assert_array_equal(out, y * 2 + x)
 
 
-def test_first_calls_that_reduce_what_is_broadcast(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUTUREX_COMPILE", "background")
-    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiler, "_entries", {})
-
+def test_first_calls_that_reduce_what_is_broadcast(nothing_is_compiled):
     @fx.futurize
     def f(x):
         wide = np.broadcast_to(x * 2, (90, x.size))
@@ -169,10 +164,8 @@ def test_ufuncs_write_over_what_nobody_reads_any_more(no_code):
 
 
 @pytest.fixture
-def no_code(monkeypatch, tmp_path):
+def no_code(nothing_is_compiled):
     """LLVM is busy for as long as the test runs."""
-    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiler, "_entries", {})
     with compiling.working:
         yield
 
