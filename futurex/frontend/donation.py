@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.kernels.recycling import kept
+from futurex.kernels.recycling import is_kept, kept
 from futurex.runtime.futures import Future, Resident
 from futurex.tree.graph import Graph
 
@@ -78,7 +78,7 @@ def give_away(inputs: Sequence[Any], donated: Mapping[int, str], given: Mapping[
 
 def _surrendered(value: Any, often: Mapping[int, int]) -> Any:
     if type(value) is not Array:
-        return kept(np.array, value)  # on huge pages where it is large: later calls write into this memory, too
+        return kept(np.array, value)  # on huge pages where it is large, for later calls write into this memory, too
     future = value._future
     alone = value._view is None and often[id(future)] == 1 and not future.read() and future.private()
     given = value._pending()
@@ -87,7 +87,7 @@ def _surrendered(value: Any, often: Mapping[int, int]) -> Any:
     if isinstance(given, Resident):
         return given if alone else given.copy()
     owned = type(given) is np.ndarray and given.base is None and given.flags.carray
-    return given if alone and owned else np.array(given)
+    return given if alone and owned and is_kept(given) else kept(np.array, given)
 
 
 def _copy_of(future: Future[Any]) -> Future[Any]:

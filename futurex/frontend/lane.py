@@ -22,6 +22,7 @@ from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
+from futurex.kernels.recycling import settled
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.ops.views import read_only
 from futurex.runtime.futures import OWN_REFERENCES, Done, Future, Resident
@@ -75,10 +76,22 @@ class Lane:
         self.lies = bool(variant.lying.orders or variant.lying.steps)
         self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
+        if variant.gives:
+            self.take = self._once_settled(self.take)
         self.read = 0
         if self.pack is not None:
             params = enumerate(variant.graph.params)  # type: ignore[union-attr]
             self.read = sum(param.aval.nbytes for k, param in params if k not in variant.gives)
+
+    def _once_settled(self, take: Take | None) -> Take:
+        """The long way, as long as it may lead what is given away into better memory, and once more then: it stays
+        where it is from there on."""
+
+        def wait(inputs: Sequence[Any]) -> None:
+            if settled():
+                self.take = take
+
+        return wait
 
 
 def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:

@@ -36,6 +36,8 @@ _PAGE = 2 << 20
 _MADV_FREE, _MADV_HUGEPAGE = 8, 14
 _SET_HANDLER = 304  # its place in NumPy's table of C functions
 _NAME = b"mem_handler\0"
+_HANDLER = "futurex"
+"""What NumPy calls the one of these functions."""
 
 Empty = Callable[[tuple[int, ...], Any], Any]
 
@@ -246,6 +248,22 @@ def kept(function: Callable[..., Any], *args: Any) -> Any:
         set_handler(before)
 
 
+def is_kept(array: np.ndarray) -> bool:
+    """Does an array that owns its data lie in such memory, as far as it is large?"""
+    if array.nbytes < LEAST_BYTES or not _made:
+        return True
+    from numpy._core.multiarray import get_handler_name
+
+    return bool(get_handler_name(array) == _HANDLER)
+
+
+def settled() -> bool:
+    """Is there such memory by now, or is it known that there will be none?"""
+    if _handler() is not None or _set_handler() is None:
+        return True
+    return any(compiled(text, wait=False).error is not None for text in _TEXTS)
+
+
 def prepare() -> bool:
     """Have the functions compiled; False where arrays are NumPy's own for good."""
     for text in _TEXTS:
@@ -287,7 +305,7 @@ def _handler() -> tuple[Callable[[Any], Any], Any] | None:
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
     state = _forever(_table(limit))
     functions = [entry.address for entry in entries]
-    handler = _forever(struct.pack("@127sB5P", b"futurex", 1, state, *functions))
+    handler = _forever(struct.pack("@127sB5P", _HANDLER.encode(), 1, state, *functions))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
     capsule = new(handler, _forever(_NAME), None)

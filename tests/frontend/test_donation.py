@@ -15,6 +15,7 @@ import futurex as fx
 from futurex.errors import Donated
 from futurex.frontend import inflight
 from futurex.frontend.array import Array
+from futurex.kernels import recycling
 from futurex.runtime.counters import HOT
 from futurex.runtime.futures import Future
 from futurex.tree import Aval
@@ -268,6 +269,31 @@ def test_no_page_is_touched_for_the_first_time_in_steady_state() -> None:
         time.sleep(0)
     pages = 2 * SIZE * 8 // 4096  # of one step's results
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 50 * pages / 4
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_what_is_given_away_goes_to_better_memory_as_soon_as_there_is_some(
+    monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Code is not there at the first calls, that of the memory's functions neither."""
+    from numpy._core.multiarray import get_handler_name
+
+    if not recycling.prepare():
+        pytest.skip("NumPy has no handlers of memory here")
+    monkeypatch.setattr(recycling, "_made", [])
+    monkeypatch.setattr(recycling, "_handler", lambda: None)
+    step = fx.futurize(descend, donate=("params", "state"))
+    params, state, x = {"w": np.ones(1 << 17)}, {"m": np.zeros(1 << 17)}, np.linspace(0.0, 2.0, 1 << 17)
+    for _ in range(6):
+        params, state, loss = step(params, state, x)
+        loss.result()
+    if comes:
+        monkeypatch.undo()
+    for _ in range(4):
+        params, state, loss = step(params, state, x)
+        loss.result()
+    for each in (params["w"], state["m"]):
+        assert get_handler_name(np.asarray(each)) == ("futurex" if comes else "default_allocator")
 
 
 ACTIONS = ("step", "hold", "view", "drop", "share", "wait")
