@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of
+from futurex.kernels.addresses import address_of, on_lines
 from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.channels import TYPES, VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import module
@@ -57,7 +57,7 @@ class Moments(Written):
         lanes = VECTOR // x.dtype.itemsize
         blocks, span = blocks_of(rows)
         stride = -(-columns // lanes) * lanes
-        self.room = np.empty((blocks, 2, stride), x.dtype)
+        self.room = on_lines((blocks, 2, stride), x.dtype)
         self.own = self.room.nbytes
         near = max(_FEWEST, _NEAR // (columns * x.dtype.itemsize))
         geometry = (blocks, rows, columns, span, near, stride, address_of(self.room))

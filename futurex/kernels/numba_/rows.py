@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of
+from futurex.kernels.addresses import address_of, on_lines
 from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.blocks import BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, in_half_vectors, module
@@ -80,7 +80,7 @@ class RowProducts(BlockKernel):
         kind = self.kind_of(node)
         pieces = max(1, min(max(_PIECES, self.threads), rows // _LEAST))
         self.share = Share(self.threads, pieces, self.share.brief)
-        self.room = np.empty((pieces, -(-columns // kind.lanes) * kind.lanes), node.inputs[0].dtype)
+        self.room = on_lines((pieces, -(-columns // kind.lanes) * kind.lanes), node.inputs[0].dtype)
         self.adding = compiled(_adding(kind))
         self.steps = np.array(self.strides(1), np.int64)
         # what is read by lines ends before the last vector: the line behind it need not be there
