@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.closing import reachable
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
@@ -22,7 +23,6 @@ from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
 from futurex.tree.source import here
 
@@ -252,12 +252,12 @@ class Trace:
         start = self.scopes[-1].start if self.scopes else 0
         failing, scope.failing = scope.failing, []
         read = [*scope.effects] if self.staged else [*results, *scope.effects]
-        reached = set(_reachable(read, set(), start)) if failing else set()
+        reached = set(reachable(read, set(), start)) if failing else set()
         for node in reversed(failing):
             if node not in reached and not (node.op == "load" and is_looked_up(node, reached)):
                 value = item(node, 0) if isinstance(node.aval, tuple) else node
                 self.effect("check", const(np.True_), value, failure=_NEVER)
-                reached.update(_reachable([value], set(), start))
+                reached.update(reachable([value], set(), start))
 
     def remember(self, value: Any) -> Any:
         """Mark a container as made during the trace: changing it is nobody else's business."""
@@ -382,7 +382,7 @@ class Trace:
         nodes = [*values, *(leaf._raw if isinstance(leaf, Tracer) else leaf._cell.value for leaf in traced)]
         written = [capture.node for capture in self.captures.values() if capture.tracer._cell.written]
         nodes += [capture.tracer._cell.value for capture in self.captures.values() if capture.tracer._cell.written]
-        read = {*_reachable([*nodes, *self.effects, *self.failing], set(), 0), *written}
+        read = {*reachable([*nodes, *self.effects, *self.failing], set(), 0), *written}
         self.captures = {
             key: capture for key, capture in self.captures.items()
             if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)
@@ -543,58 +543,3 @@ def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     if _folds(node) and not all(aval.static for aval in node.aval):
         return [const(value) for value in node.record.run([source.value for source in node.inputs], node.attrs)]
     return [item(node, k) for k in range(len(node.aval))]
-
-
-def close(
-    outs: Sequence[Sequence[Node]], params: Sequence[Sequence[Node]], start_id: int, names: Sequence[str]
-) -> tuple[list[Graph], list[Node]]:
-    """Closed graphs from nodes of a scope: values from outside become extra inputs, the same ones for every graph.
-
-    Returns the graphs (inputs: own params, then the outside values) and the outside values.
-    """
-    inner = {node for group in params for node in group}
-    outside: dict[Node, None] = {}
-    for group in outs:
-        for node in _reachable(group, inner, start_id):
-            if _from_outside(node, inner, start_id):
-                outside[node] = None
-    free = list(outside)
-    graphs = []
-    for group, own, name in zip(outs, params, names, strict=True):
-        fresh = [param(node.aval, f"c{k}") for k, node in enumerate(free)]
-        known = dict(zip(free, fresh, strict=True)) | {node: node for node in own}
-        graphs.append(Graph([*own, *fresh], _rebuild(group, known), name))
-    return graphs, free
-
-
-def _from_outside(node: Node, inner: set[Node], start_id: int) -> bool:
-    if node.op == "item":  # a graph's inputs are single arrays
-        return _from_outside(node.inputs[0], inner, start_id)
-    return (node.id < start_id or node.op == "param") and node.op != "const" and node not in inner
-
-
-def _reachable(outs: Sequence[Node], inner: set[Node], start_id: int) -> list[Node]:
-    seen: dict[Node, None] = {}
-    stack = list(reversed(outs))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if not _from_outside(node, inner, start_id):
-            stack.extend(reversed(node.inputs))
-    return list(seen)
-
-
-def _rebuild(outs: Sequence[Node], known: dict[Node, Node]) -> list[Node]:
-    stack = [(node, False) for node in reversed(outs)]
-    while stack:
-        node, ready = stack.pop()
-        if node in known:
-            continue
-        if ready:
-            known[node] = rebuilt(node, [known[source] for source in node.inputs])
-        else:
-            stack.append((node, True))
-            stack.extend((source, False) for source in node.inputs)
-    return [known[node] for node in outs]

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.closing import close
 from futurex.frontend.control.values import coerce, zeros
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import close, current, emit, emit_many
+from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import fresh, new_array
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt
