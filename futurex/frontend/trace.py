@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.array import READ_ONLY
 from futurex.frontend.closing import reachable
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
@@ -41,10 +42,12 @@ class Cell:
     the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
     ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
     ``seen``: the view that NumPy gives where a plan, whose arrays lie in C order, copies.
+    ``frozen``: an array that nobody may write to; with an operator in place its name becomes another one's.
     """
 
     __slots__ = (
-        "_value", "asked", "born", "entangled", "is_array", "origin", "seen", "site", "strides", "which", "written",
+        "_value", "asked", "born", "entangled", "frozen", "is_array", "origin", "seen", "site", "strides", "which",
+        "written",
     )  # fmt: skip
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
@@ -59,6 +62,7 @@ class Cell:
         self.written = False
         self.asked: Strides = None
         self.seen: Any = None
+        self.frozen = False
 
     @property
     def value(self) -> Node:
@@ -66,6 +70,8 @@ class Cell:
 
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
+        if self.frozen:
+            raise TypeError(READ_ONLY)
         if self.entangled:
             if isinstance(self.site, Collected | MayBeCollected):
                 current().loops.add(self.site if isinstance(self.site, Collected) else self.site.site)
@@ -362,12 +368,15 @@ class Trace:
             generator = TracedGenerator.of(array, "captured")
             generator._cell.born = -1
             return Capture(array, generator._cell.value, generator, read, key, guard)
-        aval = array.aval if hasattr(type(array), "__fx_future__") else aval_of(array)
+        future = hasattr(type(array), "__fx_future__")
+        aval = array.aval if future else aval_of(array)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
             raise Escape(f"an array of dtype {aval.dtype}", ONLY_NUMBERS, AS_NUMBERS)
         node = param(aval, "captured")
         origin = array if isinstance(array, np.ndarray) else None
-        cell = Cell(node, origin, is_array=origin is not None)
+        is_array = origin is not None or (future and array._is_array)
+        cell = Cell(node, origin, is_array=is_array, strides=() if aval.ndim == 0 else None)
+        cell.frozen = future  # as it is for everybody
         cell.born = -1  # it was there before any branch that it is first used in
         return Capture(array, node, Tracer(cell), read, key, guard)
 

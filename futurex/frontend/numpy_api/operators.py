@@ -198,7 +198,7 @@ def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
         if not is_arraylike(other):
             return NotImplemented
         _refuse_sequence(ufunc, self, other)
-        if self.is_scalar:
+        if self.is_scalar or self._cell.frozen:
             return operate(ufunc, self, other)
         if ufunc is np.matmul and np.ndim(other) < 2:
             raise ValueError("inplace matrix multiplication requires the second operand to have two dimensions")
