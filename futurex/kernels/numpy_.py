@@ -234,8 +234,10 @@ def _where(node: Node) -> Callable[..., Any]:
 
 
 def _cast(node: Node) -> Callable[..., Any]:
+    number = node.inputs[0].aval.weak
+
     def call(out: Any, x: Any) -> Any:
-        np.copyto(out, x, casting="unsafe")
+        np.copyto(out, np.asarray(x) if number else x, casting="unsafe")  # a Python int out of range wraps: no error
         return out
 
     return call

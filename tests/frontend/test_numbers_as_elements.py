@@ -64,9 +64,27 @@ def full(b, s):
     return np.full(3, s, b.dtype), np.full_like(b, s)
 
 
+def copied(b, s):
+    np.copyto(b, s, where=b > 1)
+    return b
+
+
+def chosen(b, s):
+    return np.where(b > 1, b, s), np.where(b > 2, s, b)
+
+
+def bounded_above(b, s):
+    return np.clip(b, 2, s), b.clip(None, s), b.clip(0, s)
+
+
+def bounded_below(b, s):
+    return np.clip(b, s, 3), b.clip(s), b.clip(s, 255)
+
+
 FUNCTIONS = [
     item, of_a_list, behind_an_index, through_the_iterator, through_a_slice_of_the_iterator, put, put_by_the_method,
-    masked, diagonal, inserted, made, full,
+    masked, diagonal, inserted, made, full, copied, chosen, bounded_above,
+    bounded_below,
 ]  # fmt: skip
 NUMBERS = [
     -3.0,
@@ -92,6 +110,15 @@ NUMBERS = [
 def test_numbers_fit_where_numpy_says_so(function, dtype):
     futurized = fx.futurize(function)
     for number in NUMBERS:
+        args = np.array([1, 2, 3, 4], dtype), number
+        assert outcome(futurized, args) == outcome(function, args), number
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i4", "u8", "f4"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_ints_that_a_trace_knows_as_symbols_fit_where_numpy_says_so(function, dtype):
+    futurized = fx.futurize(function)
+    for number in (3, 4, 5, 6, 300, -3, 2**40, -(2**40), 127, 255, -128, 0):
         args = np.array([1, 2, 3, 4], dtype), number
         assert outcome(futurized, args) == outcome(function, args), number
 

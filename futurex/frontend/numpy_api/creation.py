@@ -229,6 +229,8 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     source, extra = node_of(src), max(0, abstract(src).ndim - abstract(dst).ndim)
     if extra and source.shape[:extra] == (1,) * extra:  # as in assignments
         source = emit("reshape", source, shape=source.shape[extra:])
+    if where is not True and source.aval.weak and source.dtype.kind == "i" and abstract(dst).dtype.kind in "iu":
+        source = as_element(source, abstract(dst).dtype)  # as in assignments, also where nothing is written
     into(dst, source, where, casting)
 
 
