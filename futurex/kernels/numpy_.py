@@ -234,10 +234,11 @@ def _where(node: Node) -> Callable[..., Any]:
 
 
 def _cast(node: Node) -> Callable[..., Any]:
-    number = node.inputs[0].aval.weak
+    weak, dtype = node.inputs[0].aval.weak, node.inputs[0].dtype
 
     def call(out: Any, x: Any) -> Any:
-        np.copyto(out, np.asarray(x) if number else x, casting="unsafe")  # a Python int out of range wraps: no error
+        x = np.asarray(x, dtype) if weak else x  # Python's ints wrap, too, but for one wider than a trace knows them
+        np.copyto(out, x, casting="unsafe")
         return out
 
     return call

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from compare import plain
+from compare import outcome, plain
 
 import futurex as fx
 
@@ -99,3 +99,36 @@ def test_widest_arguments_have_traces_of_their_own(function):
     futurized = fx.futurize(lambda n, x: (function(n), x + n))
     for n in (1, 2, 3, 4, 2**61, LARGEST, LARGEST - 1, LEAST, LEAST + 1, 5):
         assert futurized(n, 0.5) == (function(n), 0.5 + n)
+
+
+def ints_of_unsigned(x):
+    return int(x[0]) % 1000, x[1].item() % 7, round(x[2]) % 9
+
+
+def ints_summed(x):
+    total = 0
+    for v in x:
+        total += int(v) % 1000
+    return total
+
+
+def ints_in_a_list(x):
+    found = []
+    for v in x:
+        if v % 2 == 1:
+            found.append(int(v))
+    return found
+
+
+def ints_of_all(x):
+    return np.array([int(v) for v in x], float)
+
+
+@pytest.mark.parametrize(
+    "function", [ints_of_unsigned, ints_summed, ints_in_a_list, ints_of_all], ids=lambda function: function.__name__
+)
+def test_unsigned_numbers_beyond_63_bits_become_pythons_ints(function):
+    futurized = fx.futurize(function)
+    for numbers in ([1, 2, 3], [5, 6, 7], [3, 2**63 + 1, 2**64 - 1], [2**64 - 1, 2, 1], [2**64 - 1] * 3):
+        args = (np.array(numbers, np.uint64),)
+        assert outcome(futurized, args) == outcome(function, args), numbers
