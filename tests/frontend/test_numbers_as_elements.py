@@ -138,6 +138,19 @@ def test_wide_integers_become_what_numpy_makes_of_them(number):
     assert str(plain(fx.futurize(arrays)(*args))) == str(arrays(*args))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4"])
+@pytest.mark.parametrize("function", [np.putmask, np.place], ids=lambda function: function.__name__)
+def test_arrays_without_dimensions_are_cast_safely_where_numpy_does(function, dtype):
+    def write(b, s):
+        function(b, b > 1, s)
+        return b
+
+    futurized = fx.futurize(write)
+    for values in (np.array(2), np.array(2.5), np.int64(2), np.float64(2.5), np.array([2]), np.array(2, "u1"), 3, 2.5):
+        args = np.array([1, 2, 3], dtype), values
+        assert outcome(futurized, args) == outcome(write, args), values
+
+
 def test_positions_of_put_in_a_narrow_type():
     def clipped(b, places):
         np.put(b, places, [5.0, 7.0], mode="clip")
