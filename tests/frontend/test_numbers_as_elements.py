@@ -151,6 +151,16 @@ def test_arrays_without_dimensions_are_cast_safely_where_numpy_does(function, dt
         assert outcome(futurized, args) == outcome(write, args), values
 
 
+def test_an_unsigned_number_of_repetitions_is_none_of_an_array():
+    def repeated(x, k):
+        return np.repeat(x, k % 4)
+
+    for count in (np.uint64(6), np.array(2, np.uint64), np.array([1, 0, 2], np.uint64), np.uint8(3)):
+        futurized, args = fx.futurize(repeated), (np.arange(3), count)
+        for _ in range(2):
+            assert outcome(futurized, args) == outcome(repeated, args), count
+
+
 def test_positions_of_put_in_a_narrow_type():
     def clipped(b, places):
         np.put(b, places, [5.0, 7.0], mode="clip")
