@@ -19,6 +19,7 @@ from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import is_long
 from futurex.frontend.lists import TracedList
 from futurex.frontend.masked import Masked
+from futurex.frontend.numbers import number_of
 from futurex.frontend.outside import PLAIN, any_traced, is_users, items, of_class, refuse_special, special_method
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
@@ -35,7 +36,7 @@ def _scalar(kind: str, builtin: Any) -> Special:
                 return builtin(node.value)
             if node.dtype.kind == "c" and kind in "fi":
                 raise Escape(f"{builtin.__name__}() of a complex value", "it raises or warns")
-            return fresh(emit("python_scalar", emit("reshape", node, shape=()) if node.ndim else node, kind=kind))
+            return number_of(emit("reshape", node, shape=()) if node.ndim else node, kind)
         if builtin is complex and len(args) == 2 and not kwargs and any_traced(args) and all(map(_is_real, args)):
             return fresh(emit("python_complex", *map(node_of, args)))
         if any_traced(args):

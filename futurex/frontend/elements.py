@@ -10,7 +10,9 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
+from futurex.ops.control import Failure
 from futurex.ops.python import may_refuse
+from futurex.tree.aval import Aval
 from futurex.tree.dims import same
 from futurex.tree.node import Node, const
 
@@ -24,6 +26,25 @@ def as_element(node: Node, dtype: np.dtype[Any]) -> Node:
     return node if node.dtype == dtype and not node.aval.weak else emit("cast", node, dtype=dtype)
 
 
+_MISFIT = Failure(OverflowError, ("a number of a list does not fit into an array of another type",))
+
+
+def of_rows(rows: Any, dtype: Any) -> Tracer:
+    """The array that NumPy makes of a list whose length depends on data. It looks at each number where they become
+    signed integers of another type, and at Python's for unsigned ones: a run with one that does not fit goes as plain
+    Python."""
+    node = rows.__fx_node__()
+    kind = np.dtype(dtype) if dtype is not None else node.dtype
+    python = any(part.python for part in getattr(rows.kind, "kinds", (rows.kind,)))
+    looked_at = kind.kind == "i" or (python and kind.kind == "u")
+    if looked_at and node.dtype.kind in "uif" and may_refuse(Aval((), node.dtype, weak=python), kind):
+        whole = node if node.dtype.kind != "f" else emit("trunc", node)
+        fits = emit("equal", emit("cast", node, dtype=kind), whole)
+        current().waits = True
+        current().effect("check", emit("all", fits, axis=None, keepdims=False), failure=_MISFIT)
+    return new_array(node)
+
+
 def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:
     """A value to be written into an array of ``dtype``; behind index arrays NumPy does not look at its own scalars."""
     value = entered(value)
@@ -31,6 +52,8 @@ def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:
         from futurex.frontend.numpy_api import stack_nested
 
         return new_array(stack_nested(list(value), dtype))
+    if hasattr(type(value), "__fx_node__"):
+        return of_rows(value, dtype)
     if not (isinstance(value, (*SCALARS, np.generic)) or (isinstance(value, Tracer) and value.is_scalar)):
         return value
     node = node_of(value)

@@ -20,7 +20,7 @@ from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
-from futurex.frontend.numbers import check_attribute
+from futurex.frontend.numbers import check_attribute, number_of
 from futurex.frontend.outside import (
     any_traced,
     captured_value,
@@ -92,7 +92,7 @@ def _number(value: Any, name: str = "") -> Any:
         raise Escape("a function of the math module of a complex value", "it raises a TypeError")
     # NumPy's integers have no floor of their own.
     kind = "f" if node.dtype.kind == "f" or (name in ("floor", "ceil") and not pythons) else "i"
-    return node if node.aval.weak and node.dtype.kind != "b" else emit("python_scalar", node, kind=kind)
+    return node if node.aval.weak and node.dtype.kind != "b" else number_of(node, kind)._node
 
 
 def _math(name: str, function: Any) -> Special:
@@ -133,7 +133,7 @@ def _round(number: Any, ndigits: Any = None) -> Any:
         if number.dtype.kind == "c":
             raise TypeError("type complex doesn't define __round__ method")
         if number.dtype.kind in "iub" and ndigits is None:
-            return fresh(emit("python_scalar", number._node, kind="i"))
+            return number_of(number._node, "i")
         if ndigits is None:
             return fresh(emit("math_call", _number(number), function="round"))
         name = "rounded" if number.dtype.kind == "f" else "round"

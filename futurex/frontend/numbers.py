@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh
+from futurex.tree.node import Node
 
 
 def attribute(number: Tracer, name: str) -> Any:
@@ -28,6 +31,14 @@ def attribute(number: Tracer, name: str) -> Any:
     if name == "conjugate":
         return lambda: conjugate(number)
     raise Escape(f"{name!r} of a Python {kind.__name__} that is not known before the run", "plain Python needs it here")
+
+
+def number_of(node: Node, kind: str) -> Tracer:
+    """An element as one of Python's numbers. Of ints a trace knows 64 bits: where an unsigned one is wider, the call
+    runs again as plain Python."""
+    if kind in "iu" and node.dtype == np.uint64:
+        current().waits = True
+    return fresh(emit("python_scalar", node, kind=kind))
 
 
 def check_attribute(number: Tracer, name: str) -> None:

@@ -366,7 +366,8 @@ class Tracer:
         mask = mask_of(self.shape, index, index_node)
         if mask is not None:
             value = through_mask(value, self) if mask.ndim == self.ndim else value
-            self._write(masked(self._node, mask, node_of(value)))
+            many = isinstance(value, list | tuple) or hasattr(type(value), "__fx_node__")
+            self._write(masked(self._node, mask, node_of(element(value, self.dtype) if many else value)))
             return
         encoded = self._encode(index)
         written = element(value, self.dtype, encoded.advanced)

@@ -169,6 +169,8 @@ def _plain(node: Node) -> Callable[..., Any]:
     attrs = node.attrs
     kernel = functools.partial(_sized, node.record) if "dims" in attrs else node.record.kernel
     if isinstance(node.aval, Aval) and node.aval.weak:
+        if node.op in ("negative", "invert") and node.dtype.kind == "i":
+            return lambda out, x: _python_scalar(_signed(kernel(x)))
         return lambda out, *inputs: _python_scalar(kernel(*inputs, **attrs))
     return lambda out, *inputs: kernel(*inputs, **attrs)
 
@@ -213,6 +215,13 @@ def _python_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray | np.generic) else value
 
 
+def _signed(value: Any) -> Any:
+    """The opposite of a Python int, which NumPy takes for an unsigned number where it has more than 63 bits."""
+    if isinstance(value, np.unsignedinteger):
+        raise OverflowError("Python int too large to convert to C long")
+    return value
+
+
 def _ufunc(ufunc: np.ufunc, node: Node) -> Callable[..., Any]:
     if ufunc.nin == 1:
         return lambda out, x: ufunc(x, out=out)
@@ -234,7 +243,10 @@ def _where(node: Node) -> Callable[..., Any]:
 
 
 def _cast(node: Node) -> Callable[..., Any]:
+    weak, dtype = node.inputs[0].aval.weak, node.inputs[0].dtype
+
     def call(out: Any, x: Any) -> Any:
+        x = np.asarray(x, dtype) if weak else x  # Python's ints wrap, too, but for one wider than a trace knows them
         np.copyto(out, x, casting="unsafe")
         return out
 

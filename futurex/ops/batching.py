@@ -383,8 +383,8 @@ _KINDS = {"b": bool, "i": np.int64, "u": np.int64, "f": float, "c": complex}
 
 
 def python_scalar(size: int, batched: Sequence[bool], x: Node, kind: str) -> Any:
-    if kind in "iu" and x.dtype.kind not in "biu":
-        return NotImplemented  # Python refuses what NumPy casts to something
+    if kind in "iu" and (x.dtype.kind not in "biu" or x.dtype == np.uint64):
+        return NotImplemented  # Python refuses what NumPy casts to something, and its ints grow where casts wrap
     return apply("cast", x, dtype=np.dtype(_KINDS[kind]))
 
 

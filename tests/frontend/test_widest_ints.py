@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from compare import plain
+from compare import outcome, plain
 
 import futurex as fx
 
@@ -99,3 +99,54 @@ def test_widest_arguments_have_traces_of_their_own(function):
     futurized = fx.futurize(lambda n, x: (function(n), x + n))
     for n in (1, 2, 3, 4, 2**61, LARGEST, LARGEST - 1, LEAST, LEAST + 1, 5):
         assert futurized(n, 0.5) == (function(n), 0.5 + n)
+
+
+def ints_of_unsigned(x):
+    return int(x[0]) % 1000, x[1].item() % 7, round(x[2]) % 9
+
+
+def opposites(x):
+    return -int(x[0]) // 2 % 1000, float(~int(x[1])), float(-int(x[2]))
+
+
+def ints_summed(x):
+    total = 0
+    for v in x:
+        total += int(v) % 1000
+    return total
+
+
+def ints_in_a_list(x):
+    found = []
+    for v in x:
+        if v % 2 == 1:
+            found.append(int(v))
+    return found
+
+
+def ints_of_all(x):
+    return np.array([int(v) for v in x], float)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [ints_of_unsigned, opposites, ints_summed, ints_in_a_list, ints_of_all],
+    ids=lambda function: function.__name__,
+)
+def test_unsigned_numbers_beyond_63_bits_become_pythons_ints(function):
+    futurized = fx.futurize(function)
+    for numbers in ([1, 2, 3], [5, 6, 7], [3, 2**63 + 1, 2**64 - 1], [2**64 - 1, 2, 1], [2**64 - 1] * 3):
+        args = (np.array(numbers, np.uint64),)
+        assert outcome(futurized, args) == outcome(function, args), numbers
+
+
+@pytest.mark.parametrize("number", [3.0, 1e19, -1e19])
+def test_the_opposite_of_a_float_beyond_63_bits_is_pythons(number):
+    futurized = fx.futurize(lambda x: -int(x[0]) // 2)
+    for _ in range(3):
+        assert futurized(np.array([number])) == -int(number) // 2
+
+
+def test_ints_of_unsigned_examples_do_not_wrap():
+    halves = fx.vmap(lambda v: int(v) / 2)(np.array([3, 2**64 - 1], np.uint64))
+    assert np.asarray(halves).tolist() == [1.5, 2.0**63]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.collected import blocks
-from futurex.frontend.elements import as_element
+from futurex.frontend.elements import as_element, element, of_rows
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
@@ -134,7 +134,9 @@ def stack_nested(values: list[Any], dtype: np.dtype[Any] | None = None) -> Node:
 
 
 def _entry(value: Any, dtype: np.dtype[Any]) -> Node:
-    return stack_nested(list(value), dtype) if isinstance(value, list | tuple) else as_element(node_of(value), dtype)
+    if isinstance(value, list | tuple):
+        return stack_nested(list(value), dtype)
+    return as_element(node_of(element(value, dtype) if dtype.kind == "i" else value), dtype)
 
 
 def of_one_shape(parts: list[Node], message: str) -> None:
@@ -188,7 +190,7 @@ def array(
         raise Escape(f"an array of dtype {np.dtype(dtype)}", "only numbers and booleans are traced")
     value = entered(object)
     if hasattr(type(value), "__fx_node__"):
-        value = new_array(value.__fx_node__())
+        value = of_rows(value, dtype)
     if not copy and isinstance(value, Tracer):
         if copy is False and (value.is_scalar or (dtype is not None and np.dtype(dtype) != value.dtype)):
             raise ValueError("Unable to avoid copy while creating an array as requested.")
@@ -229,6 +231,8 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     source, extra = node_of(src), max(0, abstract(src).ndim - abstract(dst).ndim)
     if extra and source.shape[:extra] == (1,) * extra:  # as in assignments
         source = emit("reshape", source, shape=source.shape[extra:])
+    if where is not True and source.aval.weak and source.dtype.kind == "i" and abstract(dst).dtype.kind in "iu":
+        source = as_element(source, abstract(dst).dtype)  # as in assignments, also where nothing is written
     into(dst, source, where, casting)
 
 

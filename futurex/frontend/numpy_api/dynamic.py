@@ -72,6 +72,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
         return _as_array(emit("repeat_each", x._node, times=times, axis=axis))
     if counts.op == "const" and x.aval.static:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.asarray(counts.value)), axis)
+    if counts.dtype == np.uint64 and isinstance(repeats, Tracer) and repeats.is_scalar:
+        counts = emit("cast", counts, dtype=np.dtype(np.int64))  # NumPy refuses unsigned arrays, and takes scalars
     return _as_array(emit("repeat", x._node, counts, axis=axis))
 
 

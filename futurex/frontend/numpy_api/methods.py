@@ -8,7 +8,7 @@ import numpy as np
 
 from futurex.frontend.elements import element
 from futurex.frontend.errors import Escape
-from futurex.frontend.numbers import attribute
+from futurex.frontend.numbers import attribute, number_of
 from futurex.frontend.numpy_api.memory import copied_out, lying, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc
@@ -171,7 +171,7 @@ def _item(self: Tracer, *args: Any) -> Any:
         node = self[args]._node
     else:
         raise ValueError("incorrect number of indices for array")
-    return fresh(emit("python_scalar", emit("reshape", node, shape=()) if node.ndim else node, kind=node.dtype.kind))
+    return number_of(emit("reshape", node, shape=()) if node.ndim else node, node.dtype.kind)
 
 
 def _to_device(self: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:

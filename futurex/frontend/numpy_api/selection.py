@@ -40,9 +40,10 @@ def _in_one_type(x: Any, y: Any) -> tuple[Any, Any]:
     if first.aval.weak == second.aval.weak:
         return x, y
     number, array = (first, second) if first.aval.weak else (second, first)
-    if number.dtype.kind not in "bi" or array.dtype.kind not in "iu":
+    if number.dtype.kind not in "bi" or array.dtype.kind not in "biu" or number.dtype == array.dtype == bool:
         return x, y
-    cast = fresh(emit("element" if _CHECKS else "cast", number, dtype=array.dtype))
+    dtype = array.dtype if array.dtype != bool else np.dtype(np.int64)
+    cast = fresh(emit("element" if _CHECKS else "cast", number, dtype=dtype))
     return (cast, y) if first.aval.weak else (x, cast)
 
 
@@ -58,8 +59,8 @@ def clip(
     result = as_tracer(a)
     if result.dtype.kind in "iu":  # Python ints out of range bound nothing
         limits = np.iinfo(result.dtype)
-        low = None if type(low) is int and low <= limits.min else low
-        high = None if type(high) is int and high >= limits.max else high
+        low = None if type(low) is int and low <= limits.min else _no_less(low, limits.min)
+        high = None if type(high) is int and high >= limits.max else _no_more(high, limits.max)
     if any(bound is not None and node_of(bound).dtype.kind == "c" for bound in (result, low, high)):
         raise Escape("numpy.clip of complex numbers", "it orders NaN in its own way")
     into = {} if out is None else {"out": out}
@@ -71,6 +72,20 @@ def clip(
     result, keeps = _within(result, node_of(low), node_of(high))
     result = call_ufunc(np.maximum, "__call__", (low, result) if keeps else (result, low), {})
     return call_ufunc(np.minimum, "__call__", (high, result) if keeps else (result, high), into)
+
+
+def _no_less(bound: Any, least: int) -> Any:
+    """A bound that is a Python int of which only the run knows that it is out of range."""
+    return fresh(emit("maximum", bound._node, least)) if _is_traced_int(bound) else bound
+
+
+def _no_more(bound: Any, largest: int) -> Any:
+    """As :func:`_no_less`; a traced int is 64 bits wide."""
+    return fresh(emit("minimum", bound._node, largest)) if _is_traced_int(bound) and largest < 2**63 else bound
+
+
+def _is_traced_int(bound: Any) -> bool:
+    return isinstance(bound, Tracer) and bound.aval.weak and bound.dtype.kind == "i"
 
 
 def _within(x: Tracer, low: Node, high: Node) -> tuple[Tracer, bool]:

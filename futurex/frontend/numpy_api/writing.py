@@ -97,9 +97,11 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 
 
 def _refuse_unsafe(values: Any, target: Tracer) -> None:
-    node = array_node(values)
-    if node.ndim and any_array(values) and not np.can_cast(node.dtype, target.dtype, "safe"):
-        raise TypeError(f"Cannot cast array data from {node.dtype!r} to {target.dtype!r} according to the rule 'safe'")
+    node, given = array_node(values), entered(values)
+    is_scalar = isinstance(given, Tracer) and given.is_scalar
+    if any_array(values) and not is_scalar and not np.can_cast(node.dtype, target.dtype, "safe"):
+        what = "array data" if node.ndim else "scalar"  # an array without dimensions: numbers are cast
+        raise TypeError(f"Cannot cast {what} from {node.dtype!r} to {target.dtype!r} according to the rule 'safe'")
 
 
 def _test(mask: Any) -> Node:
