@@ -115,7 +115,7 @@ def _transposed(node: Node, tangents: Tangents) -> Any:
     if not rule.wrt:
         return _results(node, {})
     first = len(rule.outer)
-    back = pullback(rule.graph, range(first, first + len(rule.seeds)))
+    back = pullback(rule.graph, range(first, first + len(rule.seeds)), known=rule.sizes)
     if _reach(rule.seeds, back):
         name = node.attrs["graph"].name if node.op == "custom_vjp" else node.op
         where = f" at {node.src}: {node.src.text()}" if node.src else ""

@@ -5,8 +5,10 @@ The method is the standard adjoint accumulation (Griewank & Walther, *Evaluating
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,22 @@ from futurex.autodiff.silence import silent
 from futurex.ops.tapes import Tape, plain, zeros_for
 from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
-from futurex.tree.dims import same
+from futurex.tree.dims import Dim, Symbol, UnknownDimension, same
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, build, const, dimensions_of, param
+from futurex.tree.node import Node, Place, apply, build, const, dimensions_of, hidden_symbols, param, size_node
 from futurex.tree.record import Meaning, NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 
 def cotangents(
-    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node]
-) -> list[Node]:
+    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node],
+    known: Mapping[Symbol, Place] = MappingProxyType({}),
+) -> list[Node]:  # fmt: skip
     """The cotangents of ``wrt`` for given cotangents of ``outs``; zeros where an output does not depend on it.
 
-    ``order`` lists the nodes with inputs before users.
+    ``order`` lists the nodes with inputs before users; ``known`` says who shows extents that these do not.
     """
-    with dimensions_of(order):
+    with dimensions_of(order, known):
         return _cotangents(outs, seeds, wrt, order)
 
 
@@ -126,6 +129,7 @@ class Rule:
     seeds: list[Node]
     of: list[int]
     wrt: list[int]
+    sizes: dict[Symbol, Place]  # the extents that are inputs of the graph by themselves
 
 
 def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
@@ -136,14 +140,28 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
     seeds = [param(plain(aval), "g") if aval.inexact else None for aval in avals]
     given = tuple(seeds) if isinstance(node.aval, tuple) else seeds[0]
     sums: dict[Node, Any] = {}
-    with dimensions_of([*own, twin]):
+    hidden = sizes_hidden_in([*own, twin])
+    sizes: dict[Symbol, Place] = {symbol: (inside, None) for symbol, inside, _ in hidden}
+    with dimensions_of([*own, twin], sizes):
         cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
         flowing = [k for k in wrt if cots[k] is not None]
         for k in flowing:
             _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
     live = [seed for seed in seeds if seed is not None]
+    params += [inside for _, inside, _ in hidden]
+    outer += [outside for _, _, outside in hidden]
     graph = Graph([*params, *live], [sums[own[k]] for k in flowing], f"{node.op}_vjp")
-    return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing)
+    return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing, sizes)
+
+
+def sizes_hidden_in(nodes: Sequence[Node]) -> list[tuple[Symbol, Node, Node]]:
+    """The extents that nodes of a graph of its own do not show, but those around it do: symbol, parameter, value."""
+    found = []
+    for symbol in hidden_symbols(nodes):
+        with suppress(UnknownDimension):  # then a rule that needs it says so
+            size = size_node(Dim.of(symbol))
+            found.append((symbol, param(size.aval, "n"), size))
+    return found
 
 
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
@@ -185,16 +203,19 @@ def fitted(derivative: Node, aval: Aval) -> Node:
     return apply("cast", derivative, dtype=aval.dtype)
 
 
-def pullback(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
+def pullback(
+    graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None,
+    known: Mapping[Symbol, Place] = MappingProxyType({}),
+) -> Graph:  # fmt: skip
     """The graph ``(*inputs, *cotangents of the outputs numbered of) -> cotangents of the inputs numbered wrt``.
 
-    ``of`` is by default every output that can have a derivative.
+    ``of`` is by default every output that can have a derivative; ``known`` says which inputs are extents.
     """
     if of is None:
         of = [k for k, node in enumerate(graph.outs) if carries(node)]
     outs = [graph.outs[k] for k in of]
     seeds = [param(plain(node.aval), "g") for node in outs]
-    cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes)
+    cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes, known)
     return Graph([*graph.params, *seeds], cots, f"{graph.name}_pullback")
 
 

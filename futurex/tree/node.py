@@ -7,8 +7,9 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -341,12 +342,14 @@ def symbols_of(node: Node) -> Iterator[tuple[Symbol, Place]]:
 
 
 @contextmanager
-def dimensions_of(nodes: Iterable[Node]) -> Iterator[dict[Symbol, Place]]:
+def dimensions_of(
+    nodes: Iterable[Node], known: Mapping[Symbol, Place] = MappingProxyType({})
+) -> Iterator[dict[Symbol, Place]]:
     """Inside, dimensions are read from these nodes: for a transformation of a graph that was made elsewhere.
 
-    Gives the table of who shows which; more may be added.
+    ``known`` are symbols that other nodes show. Gives the table of who shows which; more may be added.
     """
-    table: dict[Symbol, Place] = {}
+    table = dict(known)
     for node in nodes:
         for symbol, place in symbols_of(node):
             table.setdefault(symbol, place)
@@ -355,6 +358,25 @@ def dimensions_of(nodes: Iterable[Node]) -> Iterator[dict[Symbol, Place]]:
         yield table
     finally:
         _resolved.tables.pop()
+
+
+def hidden_symbols(nodes: Iterable[Node]) -> list[Symbol]:
+    """The symbols in extents of these nodes that none of them shows by itself, as that of an axis of ``n + 1``."""
+    nodes = list(nodes)
+    shown = {symbol for node in nodes for symbol, _ in symbols_of(node)}
+    hidden: dict[Symbol, None] = {}
+
+    def search(dim: Dim) -> None:
+        for symbol in (symbol for key, _ in dim.terms for symbol in key if symbol not in shown):
+            if symbol.bound:
+                search(symbol.bound[1])
+            else:
+                hidden[symbol] = None
+
+    for node in nodes:
+        for dim in dims_in(tuple(aval.shape for aval in _each_aval(node.aval))):
+            search(dim)
+    return list(hidden)
 
 
 def size_node(dim: Dim | int) -> Node:
