@@ -99,7 +99,8 @@ _PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "flo
 def _through_parts(parts: Callable[..., Any], node: Node, g: Any, needed: Sequence[bool]) -> Any:
     """The derivative of the simpler ops that the node stands for."""
     own, params, outer = stand_ins(node)
-    with dimensions_of(own):
+    sizes = shown_to(own, params, outer)
+    with dimensions_of(own, sizes):
         given = without_sizes(own, node.attrs)
         result = parts(*given, **plain_attrs(node.attrs))
     if result is NotImplemented:
@@ -108,7 +109,7 @@ def _through_parts(parts: Callable[..., Any], node: Node, g: Any, needed: Sequen
     seeds = list(g) if isinstance(g, tuple) else [g]
     of = [k for k, seed in enumerate(seeds) if seed is not None and carries(inner.outs[k])]
     wrt = [k for k, want in enumerate(needed) if want]
-    back = pullback(inner, [params.index(own[k]) for k in wrt], of)
+    back = pullback(inner, [params.index(own[k]) for k in wrt], of, sizes)
     found = dict(zip(wrt, back.inline([*outer, *(seeds[k] for k in of)]), strict=True))
     return [found.get(k) for k in range(len(node.inputs))]
 
@@ -140,28 +141,27 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
     seeds = [param(plain(aval), "g") if aval.inexact else None for aval in avals]
     given = tuple(seeds) if isinstance(node.aval, tuple) else seeds[0]
     sums: dict[Node, Any] = {}
-    hidden = sizes_hidden_in([*own, twin])
-    sizes: dict[Symbol, Place] = {symbol: (inside, None) for symbol, inside, _ in hidden}
+    sizes = shown_to([*own, twin], params, outer)
     with dimensions_of([*own, twin], sizes):
         cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
         flowing = [k for k in wrt if cots[k] is not None]
         for k in flowing:
             _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
     live = [seed for seed in seeds if seed is not None]
-    params += [inside for _, inside, _ in hidden]
-    outer += [outside for _, _, outside in hidden]
     graph = Graph([*params, *live], [sums[own[k]] for k in flowing], f"{node.op}_vjp")
     return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing, sizes)
 
 
-def sizes_hidden_in(nodes: Sequence[Node]) -> list[tuple[Symbol, Node, Node]]:
-    """The extents that nodes of a graph of its own do not show, but those around it do: symbol, parameter, value."""
-    found = []
+def shown_to(nodes: Sequence[Node], params: list[Node], outer: list[Node]) -> dict[Symbol, Place]:
+    """Extents of these nodes that they do not show, but those around their graph do, as more parameters of that."""
+    shown: dict[Symbol, Place] = {}
     for symbol in hidden_symbols(nodes):
         with suppress(UnknownDimension):  # then a rule that needs it says so
             size = size_node(Dim.of(symbol))
-            found.append((symbol, param(size.aval, "n"), size))
-    return found
+            outer.append(size)
+            params.append(param(size.aval, "n"))
+            shown[symbol] = (params[-1], None)
+    return shown
 
 
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
