@@ -75,10 +75,14 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     if rec.vjp is not None:
         inputs = without_sizes(node.inputs, node.attrs)
         extra = {"pullback": _of_part, "needed": needed} if rec.structured else {}
-        cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
+        try:
+            cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
+        except NotDifferentiable as error:
+            raise _at_its_line(error, node) from None
         if isinstance(cots, Meaning):
             parts = cots.parts
         elif cots is not NotImplemented:
+            cots = [_at_its_line(each, node) if isinstance(each, NotDifferentiable) else each for each in cots]
             return (*cots, *(None for _ in node.inputs[len(inputs) :]))
     found = NotImplemented if parts is None else _through_parts(parts, node, g, needed)
     if found is not NotImplemented:
@@ -90,6 +94,13 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     raise NotDifferentiable(
         f"{what} has no derivative{where}; use fx.stop_gradient on its input if it should count as constant"
     )
+
+
+def _at_its_line(error: NotDifferentiable, node: Node) -> NotDifferentiable:
+    """A rule's refusal with the user's line; those of the parts of a loop or branch have theirs."""
+    if node.record.structured or not node.src or str(node.src) in str(error):
+        return error
+    return NotDifferentiable(f"{error} (at {node.src}: {node.src.text()})")
 
 
 _PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "floor_divide"})
