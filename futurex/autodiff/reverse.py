@@ -82,7 +82,7 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
         if isinstance(cots, Meaning):
             parts = cots.parts
         elif cots is not NotImplemented:
-            named = (_at_its_line(each, node) if isinstance(each, NotDifferentiable) else each for each in cots)
+            named: list[Any] = [_at_its_line(c, node) if isinstance(c, NotDifferentiable) else c for c in cots]
             return (*named, *(None for _ in node.inputs[len(inputs) :]))
     found = NotImplemented if parts is None else _through_parts(parts, node, g, needed)
     if found is not NotImplemented:
