@@ -245,3 +245,33 @@ def test_fit_trains_with_it(name):
 def test_arguments_that_make_no_sense_are_named(call, error, said):
     with pytest.raises(error, match=re.escape(said)):
         call()
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        fx.optim.sgd(0.1), fx.optim.sgd(0.1, 0.9, nesterov=True), fx.optim.adamw(0.1), fx.optim.rmsprop(0.1),
+        fx.optim.adagrad(0.1), fx.optim.lars(0.1), fx.optim.lamb(0.1),
+        fx.optim.clipped(fx.optim.scheduled(fx.optim.sgd(1.0), fx.optim.cosine(0.1, steps=9)), norm=1.0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stage", [False, True])
+def test_complex_parameters_go_the_way_of_real_ones_turned(optimizer, stage):
+    """A loss that sees distances alone is minimised along the same way in every direction of the plane."""
+    def distance(params, target):
+        return sum((np.abs(params[name] - target[name]) ** 2).sum() for name in params)
+
+    def way(turn, dtype):
+        step = fx.futurize(optimizer.update, escape="error") if stage else optimizer.update
+        params = {name: (value + 0.5) * turn for name, value in start(dtype).items()}
+        target = {name: value * turn for name, value in gradients(0)[0].items()}
+        state = optimizer.init(params)
+        for _ in range(STEPS):
+            params, state = step(params, fx.grad(distance)(params, target), state)
+        return {name: np.asarray(value) for name, value in params.items()}
+
+    real, turn = way(1.0, np.float64), np.complex128(0.6 + 0.8j)
+    turned = way(turn, np.complex128)
+    for name in real:
+        np.testing.assert_allclose(turned[name], real[name] * turn, rtol=1e-9, atol=1e-12)
+        assert turned[name].dtype == np.complex128

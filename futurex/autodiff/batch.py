@@ -43,7 +43,7 @@ def vmap(
         for node, has in zip(graph.params, batched, strict=True)
     ]
     starts = {old: Batched(new, has) for old, new, has in zip(graph.params, params, batched, strict=True)}
-    walk = _Walk(size, starts, [] if notes is None else notes)
+    walk = _Walk(size, starts, [] if notes is None else notes, _parts_read(graph))
     with dimensions_of(params):
         for node in graph.nodes:
             with at(node.src):
@@ -55,8 +55,20 @@ def vmap(
     return Graph(params, outs, f"{graph.name}_vmap"), flags
 
 
+def _parts_read(graph: Graph) -> dict[Node, set[int]]:
+    """Which results of operations with several are asked for."""
+    read: dict[Node, set[int]] = {}
+    for node in graph.nodes:
+        if node.op == "item":
+            read.setdefault(node.inputs[0], set()).add(node.attrs["index"])
+    return read
+
+
 class _Walk:
-    def __init__(self, size: int, starts: dict[Node, Any], notes: list[str]) -> None:
+    def __init__(
+        self, size: int, starts: dict[Node, Any], notes: list[str], parts_read: dict[Node, set[int]]
+    ) -> None:
+        self.parts_read = parts_read
         self.size = size
         self.values: dict[Node, Any] = starts
         self.notes = notes
@@ -99,6 +111,9 @@ class _Walk:
         avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         symbols = {symbol for aval in avals for dim in dims_in(aval.extents) for symbol in dim.symbols}
         if not symbols <= self.shared or any(aval.dtype == object for aval in avals):
+            wanted = sorted(self.parts_read.get(node, ()))
+            if wanted and all(avals[k].static and avals[k].dtype != object for k in wanted):
+                return self._example_by_example(node, nodes, batched, wanted)
             raise NotBatchable(f"the size of what {node.op} makes depends on the example{_place(node)}")
         if symbols or "dims" in node.attrs:
             return self._of_shared_size(node, nodes, batched)
@@ -109,12 +124,20 @@ class _Walk:
         else:
             if any(has and not x.aval.static for x, has in zip(nodes, batched, strict=True)):
                 raise NotBatchable(f"{node.op} of a size that only the run knows{_place(node)}")
-            self.notes.append(f"vmap runs {node.attrs.get('call', node.op)} example by example")
-            made = _one_by_one(self.size, node, nodes, batched)
+            return self._example_by_example(node, nodes, batched, range(len(avals)))
         if not isinstance(node.aval, tuple):
             return Batched(made, True)
         return [Batched(each, True) for each in made]
 
+
+    def _example_by_example(
+        self, node: Node, nodes: list[Node], batched: list[bool], wanted: Sequence[int]
+    ) -> Any:
+        """The results that are wanted of a node; others may be of a size that depends on the example."""
+        self.notes.append(f"vmap runs {node.attrs.get('call', node.op)} example by example")
+        made = dict(zip(wanted, _one_by_one(self.size, node, nodes, batched, wanted), strict=True))
+        found = {k: Batched(each, True) for k, each in made.items()}
+        return [found.get(k) for k in range(len(node.aval))] if isinstance(node.aval, tuple) else found[0]
 
     def _of_shared_size(self, node: Node, nodes: list[Node], batched: list[bool]) -> Any:
         """A node of which an extent is known by the run alone, and the same for all examples."""
@@ -275,15 +298,17 @@ def _taken_up(size: int, x: Node, place: int) -> Node:
     return to_front(apply("reshape", x, shape=shape), place)
 
 
-def _one_by_one(size: int, node: Node, inputs: list[Node], batched: list[bool]) -> Any:
-    """A scan over the examples."""
+def _one_by_one(
+    size: int, node: Node, inputs: list[Node], batched: list[bool], wanted: Sequence[int]
+) -> list[Node]:
+    """A scan over the examples, for some of the node's results."""
     own = [
         param(element(x.aval) if has else x.aval, "x") for x, has in zip(inputs, batched, strict=True)
     ]
     exact = [_weak_again(x, source) for x, source in zip(own, node.inputs, strict=True)]
     made = build(node.record, tuple(exact), node.attrs, node.aval, node.src)
     outs = _parts(made)
-    outs = outs if isinstance(outs, list) else [outs]
+    outs = [outs[k] for k in wanted] if isinstance(outs, list) else [outs]
     plain = [apply("cast", out, dtype=out.dtype) if out.aval.weak else out for out in outs]
     order = [k for k, has in enumerate(batched) if has] + [k for k, has in enumerate(batched) if not has]
     body = Graph([own[k] for k in order], plain, node.op)
@@ -291,8 +316,7 @@ def _one_by_one(size: int, node: Node, inputs: list[Node], batched: list[bool]) 
         "scan", *(inputs[k] for k in order), body=body, n_carry=0, n_xs=sum(batched), length=size, reverse=False,
         tape=(),
     )  # fmt: skip
-    parts = [item(result, k) for k in range(len(outs))]
-    return parts if isinstance(node.aval, tuple) else parts[0]
+    return [item(result, k) for k in range(len(outs))]
 
 
 def _weak_again(x: Node, source: Node) -> Node:

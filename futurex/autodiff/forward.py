@@ -7,30 +7,36 @@ relation round).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from futurex.autodiff.reverse import fitted, pullback, rule_of, stand_ins
+from futurex.autodiff.reverse import fitted, pullback, rule_of, shown_to, stand_ins
 from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import plain, zeros_for
 from futurex.tree.activity import active_outs, carries, influenced
+from futurex.tree.dims import Symbol
 from futurex.tree.graph import Graph, rebuilt
-from futurex.tree.node import Node, dimensions_of, item, param
+from futurex.tree.node import Node, Place, dimensions_of, item, param
 from futurex.tree.record import NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 Tangents = Sequence[Node | None]
 
 
-def jvp(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
+def jvp(
+    graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None,
+    known: Mapping[Symbol, Place] = MappingProxyType({}),
+) -> Graph:  # fmt: skip
     """The graph ``(*inputs, *tangents of those numbered wrt) -> (*outputs, *tangents of those numbered of)``.
 
     ``of`` is by default every output that can have a derivative; those that do not depend on ``wrt`` get zeros.
+    ``known`` says which inputs are extents.
     """
     if of is None:
         of = [k for k, node in enumerate(graph.outs) if carries(node)]
     seeds = {graph.params[k]: param(plain(graph.params[k].aval), "t") for k in wrt}
-    with dimensions_of(graph.nodes):
+    with dimensions_of(graph.nodes, known):
         walk = _Walk(graph, dict(seeds))
         outs = [walk.value(node) for node in graph.outs]
         moved = [zeros_for(outs[k]) if (t := walk.tangent(graph.outs[k])) is None else t for k in of]
@@ -99,13 +105,14 @@ def pushed(node: Node, tangents: Tangents) -> Any:
 
 def _through_decomposition(node: Node, tangents: Tangents) -> Any:
     own, params, outer = stand_ins(node)
-    with dimensions_of(own):
+    sizes = shown_to(own, params, outer)
+    with dimensions_of(own, sizes):
         given = without_sizes(own, node.attrs)
         result = node.record.decompose(*given, **plain_attrs(node.attrs))  # type: ignore[misc]
     inner = Graph(params, result if isinstance(result, tuple) else [result])
     wrt = [params.index(own[k]) for k, t in enumerate(tangents) if t is not None]
     of = [k for k, is_active in enumerate(active_outs(inner, wrt)) if is_active]
-    moved = jvp(inner, wrt, of).inline([*outer, *(t for t in tangents if t is not None)])[len(inner.outs) :]
+    moved = jvp(inner, wrt, of, sizes).inline([*outer, *(t for t in tangents if t is not None)])[len(inner.outs) :]
     return _results(node, dict(zip(of, moved, strict=True)))
 
 
@@ -115,7 +122,7 @@ def _transposed(node: Node, tangents: Tangents) -> Any:
     if not rule.wrt:
         return _results(node, {})
     first = len(rule.outer)
-    back = pullback(rule.graph, range(first, first + len(rule.seeds)))
+    back = pullback(rule.graph, range(first, first + len(rule.seeds)), known=rule.sizes)
     if _reach(rule.seeds, back):
         name = node.attrs["graph"].name if node.op == "custom_vjp" else node.op
         where = f" at {node.src}: {node.src.text()}" if node.src else ""

@@ -5,8 +5,10 @@ The method is the standard adjoint accumulation (Griewank & Walther, *Evaluating
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,22 @@ from futurex.autodiff.silence import silent
 from futurex.ops.tapes import Tape, plain, zeros_for
 from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
-from futurex.tree.dims import same
+from futurex.tree.dims import Dim, Symbol, UnknownDimension, same
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, build, const, dimensions_of, param
+from futurex.tree.node import Node, Place, apply, build, const, dimensions_of, hidden_symbols, param, size_node
 from futurex.tree.record import Meaning, NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 
 def cotangents(
-    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node]
-) -> list[Node]:
+    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node],
+    known: Mapping[Symbol, Place] = MappingProxyType({}),
+) -> list[Node]:  # fmt: skip
     """The cotangents of ``wrt`` for given cotangents of ``outs``; zeros where an output does not depend on it.
 
-    ``order`` lists the nodes with inputs before users.
+    ``order`` lists the nodes with inputs before users; ``known`` says who shows extents that these do not.
     """
-    with dimensions_of(order):
+    with dimensions_of(order, known):
         return _cotangents(outs, seeds, wrt, order)
 
 
@@ -72,11 +75,15 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     if rec.vjp is not None:
         inputs = without_sizes(node.inputs, node.attrs)
         extra = {"pullback": _of_part, "needed": needed} if rec.structured else {}
-        cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
+        try:
+            cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
+        except NotDifferentiable as error:
+            raise _at_its_line(error, node) from None
         if isinstance(cots, Meaning):
             parts = cots.parts
         elif cots is not NotImplemented:
-            return (*cots, *(None for _ in node.inputs[len(inputs) :]))
+            named: list[Any] = [_at_its_line(c, node) if isinstance(c, NotDifferentiable) else c for c in cots]
+            return (*named, *(None for _ in node.inputs[len(inputs) :]))
     found = NotImplemented if parts is None else _through_parts(parts, node, g, needed)
     if found is not NotImplemented:
         return found
@@ -89,6 +96,13 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     )
 
 
+def _at_its_line(error: NotDifferentiable, node: Node) -> NotDifferentiable:
+    """A rule's refusal with the user's line; those of the parts of a loop or branch have theirs."""
+    if node.record.structured or not node.src or str(node.src) in str(error):
+        return error
+    return NotDifferentiable(f"{error} (at {node.src}: {node.src.text()})")
+
+
 _PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "floor_divide"})
 """Ops whose derivative is zero almost everywhere."""
 
@@ -96,7 +110,8 @@ _PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "flo
 def _through_parts(parts: Callable[..., Any], node: Node, g: Any, needed: Sequence[bool]) -> Any:
     """The derivative of the simpler ops that the node stands for."""
     own, params, outer = stand_ins(node)
-    with dimensions_of(own):
+    sizes = shown_to(own, params, outer)
+    with dimensions_of(own, sizes):
         given = without_sizes(own, node.attrs)
         result = parts(*given, **plain_attrs(node.attrs))
     if result is NotImplemented:
@@ -105,7 +120,7 @@ def _through_parts(parts: Callable[..., Any], node: Node, g: Any, needed: Sequen
     seeds = list(g) if isinstance(g, tuple) else [g]
     of = [k for k, seed in enumerate(seeds) if seed is not None and carries(inner.outs[k])]
     wrt = [k for k, want in enumerate(needed) if want]
-    back = pullback(inner, [params.index(own[k]) for k in wrt], of)
+    back = pullback(inner, [params.index(own[k]) for k in wrt], of, sizes)
     found = dict(zip(wrt, back.inline([*outer, *(seeds[k] for k in of)]), strict=True))
     return [found.get(k) for k in range(len(node.inputs))]
 
@@ -126,6 +141,7 @@ class Rule:
     seeds: list[Node]
     of: list[int]
     wrt: list[int]
+    sizes: dict[Symbol, Place]  # the extents that are inputs of the graph by themselves
 
 
 def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
@@ -136,14 +152,27 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
     seeds = [param(plain(aval), "g") if aval.inexact else None for aval in avals]
     given = tuple(seeds) if isinstance(node.aval, tuple) else seeds[0]
     sums: dict[Node, Any] = {}
-    with dimensions_of([*own, twin]):
+    sizes = shown_to([*own, twin], params, outer)
+    with dimensions_of([*own, twin], sizes):
         cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
         flowing = [k for k in wrt if cots[k] is not None]
         for k in flowing:
             _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
     live = [seed for seed in seeds if seed is not None]
     graph = Graph([*params, *live], [sums[own[k]] for k in flowing], f"{node.op}_vjp")
-    return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing)
+    return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing, sizes)
+
+
+def shown_to(nodes: Sequence[Node], params: list[Node], outer: list[Node]) -> dict[Symbol, Place]:
+    """Extents of these nodes that they do not show, but those around their graph do, as more parameters of that."""
+    shown: dict[Symbol, Place] = {}
+    for symbol in hidden_symbols(nodes):
+        with suppress(UnknownDimension):  # then a rule that needs it says so
+            size = size_node(Dim.of(symbol))
+            outer.append(size)
+            params.append(param(size.aval, "n"))
+            shown[symbol] = (params[-1], None)
+    return shown
 
 
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
@@ -185,16 +214,19 @@ def fitted(derivative: Node, aval: Aval) -> Node:
     return apply("cast", derivative, dtype=aval.dtype)
 
 
-def pullback(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
+def pullback(
+    graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None,
+    known: Mapping[Symbol, Place] = MappingProxyType({}),
+) -> Graph:  # fmt: skip
     """The graph ``(*inputs, *cotangents of the outputs numbered of) -> cotangents of the inputs numbered wrt``.
 
-    ``of`` is by default every output that can have a derivative.
+    ``of`` is by default every output that can have a derivative; ``known`` says which inputs are extents.
     """
     if of is None:
         of = [k for k, node in enumerate(graph.outs) if carries(node)]
     outs = [graph.outs[k] for k in of]
     seeds = [param(plain(node.aval), "g") for node in outs]
-    cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes)
+    cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes, known)
     return Graph([*graph.params, *seeds], cots, f"{graph.name}_pullback")
 
 

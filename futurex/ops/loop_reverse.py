@@ -10,7 +10,7 @@ from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import element, plain
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
-from futurex.tree.dims import Dim, new_symbol, same
+from futurex.tree.dims import Dim, new_symbol, nominal, same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, build, dimensions_of, item, param
 from futurex.tree.record import record
@@ -58,7 +58,7 @@ class _Backward:
         found = tuple(k for k in self.reads if k < self.n_carry)
         if found or self.length is not None or self.n_xs:
             return found
-        return (min(range(self.n_carry), key=lambda k: self.body.params[k].aval.nbytes),)
+        return (min(range(self.n_carry), key=lambda k: nominal(self.body.params[k].aval.nbytes)),)
 
     def run(
         self, sequences: dict[int, Node], consts: Sequence[Node], g: Sequence[Node | None], taped: dict[int, Node],

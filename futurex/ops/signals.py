@@ -9,7 +9,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, size_node
 from futurex.tree.record import Cost, Sample, op
 
 
@@ -84,14 +84,14 @@ def _interp_aval(x: Aval, xp: Aval, fp: Aval, *outside: Aval) -> Aval:
 
 def _interp_decomposed(x: Node, xp: Node, fp: Node, *outside: Node) -> Node:
     """Linear between the two points around ``x``; constant outside of the table."""
-    last = xp.shape[0] - 1
+    last = size_node(xp.shape[0] - 1)
     place = apply("native", xp, x, call="np.searchsorted(_0, _1, side='right')")
     low = apply("maximum", apply("minimum", place - 1, last - 1), 0)
     x0, x1, f0, f1 = (_rows(table, k) for table in (xp, fp) for k in (low, apply("minimum", low + 1, last)))
     step = where(apply("equal", x1, x0), 1.0, x1 - x0)
     inside = f0 + (f1 - f0) * ((x - x0) / step)
-    left, right = outside or (_edge(fp, 0), _edge(fp, last))
-    return where(apply("less", x, _edge(xp, 0)), left, where(apply("greater", x, _edge(xp, last)), right, inside))
+    left, right = outside or (_edge(fp, 0), _rows(fp, last))
+    return where(apply("less", x, _edge(xp, 0)), left, where(apply("greater", x, _rows(xp, last)), right, inside))
 
 
 def _rows(table: Node, index: Node) -> Node:

@@ -2,6 +2,9 @@
 
 The state is a dict. ``state["lr"]`` is a Python float, so that float32 parameters stay float32, and may be replaced
 at any time; so is ``state["step"]``, the count that bias correction needs (exact up to 2**53 steps).
+
+Complex parameters move against the conjugate of their gradients, the direction of steepest ascent, and what scales a
+step is the absolute square.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class Sgd:
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step against the gradient."""
         check_state(state, "lr", *(("velocity",) if self.momentum else ()))
-        lr = state["lr"]
+        lr, grads = state["lr"], ascent(grads)
         if not self.momentum:
             return tree_map(lambda p, g: p - lr * g, params, grads), {"lr": lr}
         velocity = tree_map(lambda v, g: self.momentum * v + g, state["velocity"], grads)
@@ -76,9 +79,9 @@ class Adam:
     def moments(self, grads: Any, state: State) -> tuple[State, Any, Any]:
         """The next state, and by what its moments are corrected: the root for the second one, and the first."""
         check_state(state, "lr", "step", "m", "v")
-        step = state["step"] + 1.0
+        step, grads = state["step"] + 1.0, ascent(grads)
         m = tree_map(lambda m, g: self.b1 * m + (1.0 - self.b1) * g, state["m"], grads)
-        v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * (g * g), state["v"], grads)
+        v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * square(g), state["v"], grads)
         # not np.sqrt: a NumPy scalar would turn float32 into float64; without abs the root may be complex, and
         # arguments would be kept for a second run as plain Python
         root = abs(1.0 - self.b2**step) ** 0.5
@@ -101,6 +104,26 @@ class AdamW:
         check_state(state, "lr")
         keep = 1.0 - state["lr"] * self.weight_decay
         return self.adam.update(tree_map(lambda p: p * keep, params), grads, state)
+
+
+def ascent(grads: Any) -> Any:
+    """The directions in which a loss grows fastest: of complex parameters the conjugates of the gradients."""
+    return tree_map(lambda g: np.conj(g) if _is_complex(g) else g, grads)
+
+
+def square(x: Any) -> Any:
+    """The absolute squares of the elements, in their own type."""
+    return x * np.conj(x) if _is_complex(x) else x * x
+
+
+def sum_of_squares(x: Any) -> Any:
+    """Of the absolute values of all elements, a real number in their own precision."""
+    total = square(x).sum()
+    return total.real if _is_complex(x) else total
+
+
+def _is_complex(x: Any) -> bool:
+    return hasattr(x, "dtype") and bool(x.dtype.kind == "c")
 
 
 def sgd(lr: float, momentum: float = 0.0, nesterov: bool = False) -> Sgd:

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from futurex.optim.optimizers import Adam, State, check_state, not_negative, positive, share
+from futurex.optim.optimizers import (
+    Adam,
+    State,
+    ascent,
+    check_state,
+    not_negative,
+    positive,
+    share,
+    square,
+    sum_of_squares,
+)
 from futurex.tree.pytree import tree_map
 
 
@@ -28,8 +38,8 @@ class RmsProp:
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step against the gradient over the root of its mean square."""
         check_state(state, "lr", "v", *(("velocity",) if self.momentum else ()))
-        lr = state["lr"]
-        v = tree_map(lambda v, g: self.decay * v + (1.0 - self.decay) * (g * g), state["v"], grads)
+        lr, grads = state["lr"], ascent(grads)
+        v = tree_map(lambda v, g: self.decay * v + (1.0 - self.decay) * square(g), state["v"], grads)
         way = tree_map(lambda g, v: g / (np.sqrt(v) + self.eps), grads, v)
         if not self.momentum:
             return tree_map(lambda p, d: p - lr * d, params, way), {"lr": lr, "v": v}
@@ -51,8 +61,8 @@ class Adagrad:
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step against the gradient over the root of the sum of all squares so far."""
         check_state(state, "lr", "total")
-        lr = state["lr"]
-        total = tree_map(lambda t, g: t + g * g, state["total"], grads)
+        lr, grads = state["lr"], ascent(grads)
+        total = tree_map(lambda t, g: t + square(g), state["total"], grads)
         params = tree_map(lambda p, g, t: p - lr * (g / (np.sqrt(t) + self.eps)), params, grads, total)
         return params, {"lr": lr, "total": total}
 
@@ -80,7 +90,7 @@ class Lars:
             own = _ratio(self.trust * size, norm(g) + decay * size)
             return self.momentum * v + (lr * own) * (g + decay * p)
 
-        velocity = tree_map(moved, state["velocity"], params, grads)
+        velocity = tree_map(moved, state["velocity"], params, ascent(grads))
         return tree_map(lambda p, v: p - v, params, velocity), {"lr": lr, "velocity": velocity}
 
 
@@ -108,8 +118,8 @@ class Lamb:
 
 
 def norm(x: Any) -> Any:
-    """The Euclidean norm of all elements, in their own type."""
-    return np.sqrt((x * x).sum())
+    """The Euclidean norm of all elements, in their own precision."""
+    return np.sqrt(sum_of_squares(x))
 
 
 def _ratio(size: Any, step: Any) -> Any:

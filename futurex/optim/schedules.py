@@ -18,7 +18,7 @@ import numpy as np
 from futurex.frontend.calls import call
 from futurex.frontend.tracer import Tracer
 from futurex.nn.operation import operation
-from futurex.optim.optimizers import Optimizer, State, check_state, not_negative, positive, share
+from futurex.optim.optimizers import Optimizer, State, check_state, not_negative, positive, share, sum_of_squares
 from futurex.tree.pytree import flatten, tree_map
 
 Schedule = Callable[[Any], Any]
@@ -60,7 +60,7 @@ class Clipped:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """A step of the optimizer on gradients that are scaled down where they are too long."""
-        total = sum((g * g).sum() for g in flatten(grads)[0])
+        total = sum(sum_of_squares(g) for g in flatten(grads)[0])
         scale = np.minimum(self.norm / (np.sqrt(total) + 1e-6), 1.0)
         shorter = tree_map(lambda g: g * scale.astype(g.dtype), grads)
         params, state = self.optimizer.update(params, shorter, state)

@@ -7,8 +7,9 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -320,7 +321,7 @@ def _made(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
 
 class _Resolved(threading.local):
     def __init__(self) -> None:
-        self.tables: list[dict[Symbol, Place]] = []
+        self.tables: list[dict[Any, Place]] = []  # by symbols, and by the terms of composed extents
 
 
 _resolved = _Resolved()
@@ -340,16 +341,28 @@ def symbols_of(node: Node) -> Iterator[tuple[Symbol, Place]]:
             yield dim.symbol, (source, None)
 
 
+def _composed_in(node: Node) -> Iterator[tuple[Any, Place]]:
+    """The terms of extents that are no symbol by themselves, as ``n + 1``, and where the node shows them."""
+    if not isinstance(node.aval, tuple):
+        for axis, extent in enumerate(node.aval.shape):
+            if isinstance(extent, Dim) and extent.symbol is None:
+                yield extent.terms, (node, axis)
+
+
 @contextmanager
-def dimensions_of(nodes: Iterable[Node]) -> Iterator[dict[Symbol, Place]]:
+def dimensions_of(
+    nodes: Iterable[Node], known: Mapping[Symbol, Place] = MappingProxyType({})
+) -> Iterator[dict[Symbol, Place]]:
     """Inside, dimensions are read from these nodes: for a transformation of a graph that was made elsewhere.
 
-    Gives the table of who shows which; more may be added.
+    ``known`` are symbols that other nodes show. Gives the table of who shows which; more may be added.
     """
-    table: dict[Symbol, Place] = {}
+    table: dict[Any, Place] = dict(known)
     for node in nodes:
         for symbol, place in symbols_of(node):
             table.setdefault(symbol, place)
+        for terms, place in _composed_in(node):
+            table.setdefault(terms, place)
     _resolved.tables.append(table)
     try:
         yield table
@@ -357,11 +370,41 @@ def dimensions_of(nodes: Iterable[Node]) -> Iterator[dict[Symbol, Place]]:
         _resolved.tables.pop()
 
 
+def hidden_symbols(nodes: Iterable[Node]) -> list[Symbol]:
+    """The symbols in extents of these nodes that none of them shows by itself, as that of an axis of ``n + 1``."""
+    nodes = list(nodes)
+    shown = {symbol for node in nodes for symbol, _ in symbols_of(node)}
+    hidden: dict[Symbol, None] = {}
+
+    def search(dim: Dim) -> None:
+        for symbol in (symbol for key, _ in dim.terms for symbol in key if symbol not in shown):
+            if symbol.bound:
+                search(symbol.bound[1])
+            else:
+                hidden[symbol] = None
+
+    for node in nodes:
+        for dim in dims_in((*(aval.shape for aval in _each_aval(node.aval)), node.attrs.get("dims", ()))):
+            search(dim)
+    return list(hidden)
+
+
 def size_node(dim: Dim | int) -> Node:
     """The weak integer node that a dimension is at run time. Raises UnknownDimension where no node shows it."""
-    total: Node | None = None
     if not isinstance(dim, Dim):
         return const(dim)
+    try:
+        return _computed(dim)
+    except UnknownDimension:
+        place = _resolved.tables[-1].get(dim.terms) if _resolved.tables else None
+        if place is None:
+            raise
+        return apply("dim", place[0], axis=place[1])
+
+
+def _computed(dim: Dim) -> Node:
+    """A dimension out of what its symbols are at run time."""
+    total: Node | None = None
     for key, value in dim.terms:
         factors = [_symbol_node(symbol) for symbol in key]
         term: Any = factors[0] if factors else const(value)

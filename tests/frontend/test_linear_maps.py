@@ -67,6 +67,33 @@ def test_rows_of_which_only_the_run_knows_how_many():
     np.testing.assert_allclose(float(moved), (picked(x + 1e-6 * direction) - picked(x - 1e-6 * direction)) / 2e-6)
 
 
+@pytest.mark.parametrize(
+    "longer",
+    [
+        lambda k: np.pad(k, (1, 2)),
+        lambda k: np.tile(k, 3),
+        lambda k: np.concatenate([k[2:], k[:2], k[:1] ** 2]),
+        lambda k: np.kron(k, k),
+        lambda k: np.stack([np.append(k, k[0]), np.append(k[1], k)]),
+    ],
+)
+def test_lengths_that_are_sums_and_products_of_what_only_the_run_knows(longer):
+    """A rule that asks for such a length finds what it is made of, although no array in it is as long as that."""
+    def made(x):
+        y = longer(x[x > -0.5])
+        return (np.sin(y) * np.cumsum(y, axis=-1)).sum()
+
+    for x in (X, X + 0.2, X * 1.5):  # so many numbers that lengths differ
+        expected = difference(made, x, V)
+        np.testing.assert_allclose(float(fx.jvp(made, (x,), (V,))[1]), expected, rtol=2e-5)
+        np.testing.assert_allclose(float(fx.linearize(made, x)[1](V)), expected, rtol=2e-5)
+        gradient = fx.grad(made)
+        curved = np.asarray(fx.jvp(gradient, (x,), (V,))[1])
+        steps = (np.asarray(gradient(x + 1e-6 * V)) - np.asarray(gradient(x - 1e-6 * V))) / 2e-6
+        np.testing.assert_allclose(curved, steps, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(fx.hessian(made)(x)) @ V, steps, rtol=1e-4, atol=1e-6)
+
+
 def test_nests_with_what_has_no_derivative():
     value, pullback = fx.vjp(layer, X, 3, PARAMS)
     assert value["label"] == "tanh"

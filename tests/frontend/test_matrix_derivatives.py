@@ -147,7 +147,7 @@ def test_only_the_triangle_that_is_read_has_a_gradient():
     lambda a: L.svd(a)[0].sum(), lambda a: L.qr(a, "complete")[0].sum(), lambda a: L.qr(a, "raw")[0].sum(),
 ])  # fmt: skip
 def test_what_has_no_derivative_says_so(function):
-    with pytest.raises(TypeError, match=r"has no derivative|have no derivative"):
+    with pytest.raises(TypeError, match=r"ha(s|ve) no derivative.*at test_matrix_derivatives\.py:\d+: "):
         fx.grad(function)(np.arange(6.0).reshape(3, 2))
 
 

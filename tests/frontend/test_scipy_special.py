@@ -146,7 +146,7 @@ def test_parameters_are_no_hindrance_where_nobody_differentiates_by_them():
     a, x = np.array([1.5, 2.5]), np.array([0.3, 0.6])
     found = fx.grad(lambda x, a: special.betainc(a, 2.0, x).sum())(x, a)
     np.testing.assert_allclose(found, fx.grad(lambda x: special.betainc(fx.stop_gradient(a), 2.0, x).sum())(x))
-    with pytest.raises(TypeError, match=r"no derivative by scipy\.special\.betainc's operand 0"):
+    with pytest.raises(TypeError, match=r"by scipy\.special\.betainc's operand 0.*at test_scipy_special\.py:\d+: "):
         fx.grad(lambda x, a: special.betainc(a, 2.0, x).sum(), argnums=1)(x, a)
 
 

@@ -270,3 +270,20 @@ def test_a_mask_that_all_examples_share_has_derivatives(function):
         np.testing.assert_allclose(np.asarray(slopes[1]), sum(np.asarray(second) for _, second in each), atol=1e-12)
     assert "staged" in mapped.explain()
     assert "plain NumPy" not in mapped.explain()
+
+
+def test_results_of_a_size_of_their_own_are_no_matter_where_nobody_asks_for_them():
+    """The residuals of a fit are as many as its rank says; the fit alone is part of the tree, with a derivative."""
+    def fitted(a):
+        return np.linalg.lstsq(a[:, :2], a[:, 2], rcond=None)[0]
+
+    mapped = fx.vmap(fitted)
+    for seed in range(3):
+        a, direction = np.random.default_rng(seed).normal(size=(2, 3, 4, 3))
+        np.testing.assert_allclose(np.asarray(mapped(a)), np.stack(list(map(fitted, a))), rtol=1e-12)
+        gradient = np.asarray(fx.grad(lambda a: (fx.vmap(fitted)(a) ** 2).sum())(a))
+        ahead, behind = (sum((fitted(x) ** 2).sum() for x in a + h * direction) for h in (1e-6, -1e-6))
+        np.testing.assert_allclose((gradient * direction).sum(), (ahead - behind) / 2e-6, rtol=1e-5)
+    assert "vmap runs lstsq example by example" in mapped.explain()
+    whole = fx.vmap(lambda a: np.linalg.lstsq(a[:, :2], a[:, 2], rcond=None)[1])
+    assert np.asarray(whole(a)).shape == (3, 1)
