@@ -129,10 +129,7 @@ class _Walk:
             return Batched(made, True)
         return [Batched(each, True) for each in made]
 
-
-    def _example_by_example(
-        self, node: Node, nodes: list[Node], batched: list[bool], wanted: Sequence[int]
-    ) -> Any:
+    def _example_by_example(self, node: Node, nodes: list[Node], batched: list[bool], wanted: Sequence[int]) -> Any:
         """The results that are wanted of a node; others may be of a size that depends on the example."""
         self.notes.append(f"vmap runs {node.attrs.get('call', node.op)} example by example")
         made = dict(zip(wanted, _one_by_one(self.size, node, nodes, batched, wanted), strict=True))
