@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,10 @@ def machines(names: Sequence[str], encrypted: bool = False) -> Iterator[list[End
 
 def listening() -> set[str]:
     """The ports at which this process listens."""
-    links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    links = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile, by another thread
+            links.add(os.readlink(link))
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links}
 
@@ -86,7 +89,7 @@ def test_no_port_stays_open_where_nobody_is_elsewhere() -> None:
     with machines("aa") as endpoints:
         assert len(listening() - before) == 2
         assert connect_all(endpoints) == [None, None]
-        assert listening() == before
+        assert not listening() - before  # what other tests have left may be closed meanwhile
     with machines("ab") as endpoints:
         assert connect_all(endpoints) == [None, None]
         assert len(listening() - before) == 2
