@@ -562,7 +562,7 @@ def test_a_scheduler_that_hangs_is_said_and_ends_the_run(monkeypatch, caplog):
 def test_a_cluster_that_does_not_start_says_what_to_do(tmp_path):
     script = tmp_path / "without_a_guard.py"
     script.write_text("import futurex as fx\nfx.Cluster(1)\n")
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=270)
     last = ran.stderr.splitlines()[-1]
     assert ran.returncode == 1
     assert "ClusterUnreachable: the embedded cluster did not start: " in last

@@ -20,7 +20,7 @@ from futurex.runtime.cluster.stacks import Ear, whereabouts
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import cluster_programs as programs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def loss(w, x):

@@ -14,7 +14,7 @@ import futurex as fx
 sys.path.insert(0, str(Path(__file__).parent.parent / "runtime"))
 from test_timeline import check
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 LAYERS = 6
 WORST = 0.6  # seconds: an answer that takes longer than one second is not measured, and half of that may be wrong

@@ -5,11 +5,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
-from transport_mesh import PATIENCE, SECRET, connect_all, tls
+from transport_mesh import PATIENCE, SECRET, connect_all, listening, tls
 
 from futurex.runtime.transport import Completion, Endpoint, PeerLost, open_endpoint
 from futurex.runtime.transport.auto import machine_name
@@ -33,16 +32,6 @@ def machines(names: Sequence[str], encrypted: bool = False) -> Iterator[list[End
     finally:
         for endpoint in endpoints:
             endpoint.close()
-
-
-def listening() -> set[str]:
-    """The ports at which this process listens."""
-    links = set()
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile, by another thread
-            links.add(os.readlink(link))
-    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
-    return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links}
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
