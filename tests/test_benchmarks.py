@@ -88,20 +88,30 @@ def test_the_mean_of_the_small_models_counts_those_that_are_not_faster():
     assert "no case" in summary(found, 2)
 
 
+def figures(workload, name, **arguments):
+    """What a workload measures of its memory, in a process of its own: here other tests have left memory that can be
+    used again, and threads that take some."""
+    from benchmarks.harness import Child, Peer
+
+    options = {"name": name, "weights": ""}
+    child = Child(Peer("futurex", f"benchmarks.workloads.memory_side:{workload}", options, 1))
+    try:
+        return child.call("figures", **arguments)
+    finally:
+        child.close()
+
+
 @pytest.mark.parametrize("donate", [(), ("params", "moments")])
 def test_what_a_step_takes_is_measured_beside_what_is_predicted(donate):
     from benchmarks.memory import is_off
-    from benchmarks.workloads.memory_side import Planned
 
-    found = Planned("mlp-sgd", "").figures(donate, share=1.0, steps=1)
+    found = figures("Planned", "mlp-sgd", donate=donate, share=1.0, steps=1)
     assert found["measured"] > 1e6
     assert not is_off(found), found
 
 
 def test_what_calls_and_first_runs_take_is_measured():
-    from benchmarks.workloads.memory_side import Called, Grown
-
-    for found in (Called("polygons", "").figures(), Grown("heat", "").figures()):
+    for found in (figures("Called", "polygons"), figures("Grown", "heat")):
         taken = found.get("measured") or found.get("grown")
         assert 0.5 < found["predicted"] / taken < 2, found
 

@@ -3,10 +3,12 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 import warnings
+from concurrent.futures import wait
 from pathlib import Path
 
 import numpy as np
@@ -342,8 +344,15 @@ def interrupts():
 def test_an_interrupt_leaves_the_run_and_shows_the_users_line(interrupts):
     params, data = problem(n=4000)
     run = fit(mean_square, params, data, epochs=100_000, batch_size=4)
-    timer = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    timer.start()
+    main = threading.main_thread().ident
+
+    def interrupt():
+        """Once that thread waits: before, the interrupt would be the test's own."""
+        while not any(each.f_code is wait.__code__ for each, _ in traceback.walk_stack(sys._current_frames()[main])):
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt) as caught:
         run.result(WAIT)
     assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -106,6 +106,16 @@ def processes(
             peer.kill()
             peer.communicate()
         endpoint.close()
+
+
+def listening() -> set[str]:
+    """The ports at which this process listens."""
+    links = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile, by another thread
+            links.add(os.readlink(link))
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links}
 
 
 def _start(kind: str, rank: int, size: int, role: str) -> "subprocess.Popen[str]":

@@ -7,7 +7,7 @@ import pytest
 
 import futurex as fx
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def squares(w, x, y):

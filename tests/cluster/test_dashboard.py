@@ -16,7 +16,7 @@ import futurex as fx
 from futurex.runtime.cluster.watching import KEPT_RUNS, TrainingPlugin
 from futurex.runtime.traffic import Traffic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def squares(w, x, y):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 SCRIPTS = Path(__file__).parents[2] / "examples" / "deploy"
 
@@ -24,7 +24,7 @@ def _command(script, *arguments):
 
 
 def _run(script, *arguments):
-    done = subprocess.run(_command(script, *arguments), capture_output=True, text=True, timeout=150)
+    done = subprocess.run(_command(script, *arguments), capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,7 +13,7 @@ from distributed import LocalCluster
 from futurex.cli.main import main
 from futurex.runtime.cluster import checkup
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def test_a_sound_cluster(capsys):

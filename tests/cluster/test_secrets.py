@@ -17,7 +17,7 @@ import futurex as fx
 from futurex.runtime.transport.auth import Secret
 from futurex.training.checkpoint import MANIFEST, Checkpoint, CheckpointError, load, save
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(300)]
 
 PACKAGE = Path(fx.__file__).parent
 

@@ -20,7 +20,7 @@ from futurex.runtime.cluster.stacks import Ear, whereabouts
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import cluster_programs as programs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def loss(w, x):
@@ -74,28 +74,36 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     assert any(f"for rank {victim}:" in record.getMessage() for record in caplog.records)
 
 
-def test_a_worker_whose_threads_are_all_held_up_is_asked_where_it_is(monkeypatch, caplog):
+def test_a_worker_whose_threads_are_all_held_up_is_asked_where_it_is(monkeypatch, caplog, tmp_path):
     folder = str(Path(__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("FUTUREX_STALL", "1")
     x = np.ones((8, 3))
     program = fx.lower(descent, np.ones((3, 2)), x)
+    os.mkfifo(pipe := tmp_path / "pipe")
+
+    def told():
+        said = [text for each in caplog.records if "rank 0 is here: process" in (text := each.getMessage())]
+        return any("cluster_programs.py" in text and "in keeps_the_lock" in text for text in said)
+
     with fx.Cluster(2) as cluster:
-        run = cluster.spmd(programs.descend_late, program.graph, cluster.tile(x))
+        run = cluster.spmd(programs.descend_late, program.graph, cluster.tile(x), str(pipe))
+        _wait(told, "rank 0 is not asked, or does not say where it is")
+        with pipe.open("r+b", buffering=0) as end:
+            end.write(b"on")
         first, second = run.result(60)
     assert first == second
-    said = [record.getMessage() for record in caplog.records if "rank 0 is here: process" in record.getMessage()]
-    assert any("cluster_programs.py" in text and "in keeps_the_lock" in text for text in said), said
 
 
 def test_what_is_asked_of_a_stopped_process_and_of_one_that_has_ended():
     begin = "import sys; from futurex.runtime.cluster.stacks import listen; print(*listen(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         ear = Ear(*map(int, process.stdout.readline().split()))
-        assert 'File "<string>", line 1 in <module>' in whereabouts(ear)
+        _wait(lambda: 'File "<string>", line 1 in <module>' in whereabouts(ear), "it does not say where it is")
         with _stopped(process.pid):
             assert "stopped\nit does not answer a signal" in whereabouts(ear)
         process.kill()
+        process.wait(60)
     assert "cannot be asked" in whereabouts(ear)
 
 

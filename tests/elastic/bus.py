@@ -48,6 +48,7 @@ class Bus:
         self._secrets: dict[int, bytes] = {}
         self._inbox: queue.Queue = queue.Queue()
         self._late: collections.deque = collections.deque()
+        self._hearing = threading.Lock()  # what is sent while somebody is heard again comes behind what was late
         self._thread = threading.Thread()
 
     def begin(self, *names: str) -> None:
@@ -68,9 +69,10 @@ class Bus:
 
     def hear_again(self) -> None:
         """Nobody is silenced any more, and what they have sent meanwhile comes."""
-        self.silenced.clear()
-        while self._late:
-            self._inbox.put(self._late.popleft())
+        with self._hearing:
+            self.silenced.clear()
+            while self._late:
+                self._inbox.put(self._late.popleft())
 
     def close(self) -> None:
         for member in self.members.values():
@@ -82,10 +84,11 @@ class Bus:
 
     def _add(self, name: str) -> None:
         def send(message) -> None:
-            if name in self.silenced:
-                self._late.append((name, message))
-            elif name not in self.lost:
-                self._inbox.put((name, message))
+            with self._hearing:
+                if name in self.silenced:
+                    self._late.append((name, message))
+                elif name not in self.lost:
+                    self._inbox.put((name, message))
 
         open_ = partial(_open, self.kind)
         self.members[name] = Member(send, open_, self.program, threads=1, stall=self.settings.stall)

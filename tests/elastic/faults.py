@@ -107,7 +107,7 @@ class _Hook:
     def _claimed(self, number: int) -> bool:
         try:
             os.close(os.open(self._folder / f"fault-{number}", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # it has struck; the trial is over, and its folder is gone
             return False
         return True
 

@@ -309,7 +309,7 @@ def test_two_runs_of_one_name_are_refused_and_unknown_ones_named(cluster):
 
 @pytest.fixture
 def standing(tmp_path):
-    """A scheduler and two workers in processes of their own, and where they are."""
+    """Where a scheduler is, which has a process of its own, and that of each of two workers."""
     started = []
 
     def start(*arguments):
@@ -326,10 +326,9 @@ def standing(tmp_path):
     )
     until(lambda: where.exists() and where.read_text().endswith("}"), "the scheduler did not start")
     address = json.loads(where.read_text())["address"]
-    for _ in range(2):
-        start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+    options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
     try:
-        yield address, scheduler
+        yield address, scheduler, [start("dask_worker", address, *options) for _ in range(2)]
     finally:
         for process in started:
             if process.poll() is None:
@@ -365,7 +364,7 @@ def _driver(address, folder, epochs):
 
 
 def test_a_run_outlives_its_driver_and_others_attach(standing, right, tmp_path):
-    address, _ = standing
+    address, *_ = standing
     driver = _driver(address, tmp_path / "run", EPOCHS)
     driver.kill()
     driver.wait()
@@ -382,7 +381,7 @@ def test_a_run_outlives_its_driver_and_others_attach(standing, right, tmp_path):
 
 
 def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_path, monkeypatch):
-    address, scheduler = standing
+    address, scheduler, their_workers = standing
     folder = tmp_path / "run"
     driver = _driver(address, folder, 10**6)
     until(lambda: latest(folder) is not None, "no checkpoint was written")
@@ -399,6 +398,8 @@ def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_p
                 act()
     driver.kill()
     driver.wait()
+    for worker in their_workers:  # they end without a scheduler, and may have written another checkpoint until then
+        worker.wait(WAIT)
     found, _ = newest(folder)
     params, data, options = problem()
     epochs = found.step // 9 + 2

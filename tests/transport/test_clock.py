@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transport_mesh import connect_all, open_or_skip
+from transport_mesh import PATIENCE, connect_all, open_or_skip
 
+from futurex.runtime.cluster.host import connect_session
+from futurex.runtime.collectives import Communicator
 from futurex.runtime.transport.clock import Alignment, Clock, Reading
 
 SKEWS = (0.0, 3.7, -1234.5)
@@ -53,6 +57,33 @@ def test_without_an_answer_the_latest_reading_is_kept_and_its_error_grows():
         assert later.offset == first.offset
         assert later.error > first.error
         assert later.at > first.at
+    finally:
+        for endpoint in endpoints:
+            endpoint.close()
+
+
+def test_a_session_begins_with_a_reading_however_late_rank_0_answers():
+    """Without one its traces would not be aligned, and say that they are."""
+    endpoints = [open_or_skip("inproc", rank, 2) for rank in range(2)]
+    communicators = [Communicator(endpoint) for endpoint in endpoints]
+    delays = [1.2]  # seconds, on the thread that answers
+
+    def late():
+        if delays and endpoints[0].on_thread():
+            time.sleep(delays.pop())
+        return time.perf_counter()
+
+    communicators[0].clock._now = late
+    workers = [SimpleNamespace(futurex_host=SimpleNamespace(sessions={"a": each})) for each in communicators]
+
+    async def connected():
+        addresses = [endpoint.address for endpoint in endpoints]
+        await asyncio.gather(*(connect_session("a", addresses, PATIENCE, worker) for worker in workers))
+
+    try:
+        asyncio.run(connected())
+        assert not delays
+        assert abs(communicators[1].clock.latest.offset) <= communicators[1].clock.latest.error
     finally:
         for endpoint in endpoints:
             endpoint.close()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from transport_mesh import PATIENCE, SECRET, connect_all, mesh, open_or_skip
+from transport_mesh import PATIENCE, SECRET, connect_all, listening, mesh, open_or_skip
 
 from futurex.errors import MissingExtra
 from futurex.runtime.transport import AuthenticationError, Completion, Header, open_endpoint, ucx, ucx_library
@@ -83,11 +83,9 @@ def test_the_structures_have_the_layout_of_the_header_files(tmp_path: Path) -> N
 
 
 def test_nothing_listens_on_the_network() -> None:
+    before = listening()
     with mesh("ucx", 2):
-        listening = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
-        mine = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
-        sockets = [line.split() for line in listening]
-        assert not [one for one in sockets if one[3] == "0A" and f"socket:[{one[9]}]" in mine]
+        assert not listening() - before
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ async def connect_session(session: str, addresses: Sequence[bytes], timeout: flo
     def connect() -> None:
         communicator.endpoint.connect(list(addresses), timeout)
         communicator.calibrate()
-        communicator.clock.measure()
+        communicator.clock.measure(timeout)  # traces are aligned by this reading where a later one does not come
 
     await asyncio.to_thread(connect)
 
