@@ -305,7 +305,7 @@ def test_small_convolution_nets_are_one_function(space, window, stride, at_once)
     wide = {name: each.astype(np.float64) for name, each in params.items()}
     with fx.disable():
         expected = loss(wide, x.astype(np.float64), y)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)  # of a certain class it is a last bit, or zero
     for name, each in wide.items():
         direction = RNG.normal(size=each.shape)
         with fx.disable():
