@@ -143,7 +143,7 @@ def test_the_tree_has_the_lines_of_the_user():
 
 def test_version():
     found = subprocess.run(
-        [sys.executable, "-m", "futurex", "--version"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "futurex", "--version"], capture_output=True, text=True, timeout=300, check=True
     )
     assert found.stdout.strip() == f"futurex {fx.__version__}"
 
