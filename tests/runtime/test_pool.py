@@ -456,5 +456,5 @@ def test_processes_side_by_side_share_the_machine(mine, sharers, each, monkeypat
     monkeypatch.setenv("FUTUREX_THREADS", "8")
     assert config.threads(sharers) == 8
     command, environment = [sys.executable, "-c", "import futurex"], {**os.environ, "FUTUREX": "0"}
-    wrong = subprocess.run(command, env=environment, capture_output=True, timeout=WAIT)
+    wrong = subprocess.run(command, env=environment, capture_output=True, timeout=4 * WAIT)
     assert b"FUTUREX='0' must be on or off" in wrong.stderr
