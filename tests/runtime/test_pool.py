@@ -305,6 +305,31 @@ def test_a_run_lets_go_of_its_arguments(executor):
     assert gone() is None
 
 
+def test_who_gives_a_result_does_not_hold_it_any_more(executor, gate):
+    """Whoever has waited for it may give it away while the worker is still at its end."""
+    plan, _ = held_back(gate)
+    [future] = executor.submit(plan, inputs(n_params=1))
+    found, told = [], threading.Event()
+
+    def look(done):
+        done.expose()
+        found.append(done.private())
+        told.set()
+
+    future.add_done_callback(look)
+    gate.set()
+    assert told.wait(WAIT)
+    assert found == [True]
+
+
+def test_a_result_is_given_once():
+    future: Future = Future()
+    future.set_result(1)
+    with pytest.raises(concurrent.futures.InvalidStateError, match="FINISHED"):
+        future.set_result(2)
+    assert future.result(0) == 1
+
+
 def test_a_task_that_raises_does_not_end_its_worker(monkeypatch):
     told = []
     monkeypatch.setattr(threading, "excepthook", told.append)
