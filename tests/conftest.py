@@ -2,8 +2,10 @@
 
 import gc
 import os
+import sys
 import time
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -18,10 +20,45 @@ settings.register_profile("futurex", settings.get_profile("explore"), derandomiz
 settings.load_profile("futurex")
 
 
-def pytest_collection_finish():
+_states = {}
+"""Of the random generators that modules of tests have, as they were when the module had been loaded."""
+
+
+def pytest_collection_finish(session):
     """Forty thousand tests stay to the end: no collection of garbage need look at them again."""
+    for module in {item.module for item in session.items if hasattr(item, "module")}:
+        found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
+        _states[module] = [(each, each.bit_generator.state) for each in found]
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_its_own(request):
+    """What a test draws does not depend on which tests of its module came before it in this process."""
+    for generator, state in _states.get(getattr(request, "module", None), ()):
+        generator.bit_generator.state = state
+
+
+def under_way():
+    """Does a thread of futurex still work for somebody: the compiler's, or one that runs plans?"""
+    compiling, local = (sys.modules.get(f"futurex.{name}") for name in ("kernels.compiling", "runtime.local"))
+    if compiling is not None and compiling.background._thread is not None:
+        return True
+    if local is None or not local.executor.cache_info().currsize:
+        return False
+    budget = local.executor()._budget
+    return bool(budget.running or budget.waiting)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_under_way():
+    """A test begins when threads have ended what those before it have left to them: they would be in what it counts,
+    records and measures, and might warn in its place."""
+    end = time.monotonic() + 120.0
+    while under_way():
+        assert time.monotonic() < end, "what a test before this one began does not come to an end"
+        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -33,14 +70,8 @@ def at_once(monkeypatch):
 
 
 @pytest.fixture
-def nothing_is_compiled(monkeypatch, tmp_path):
+def nothing_is_compiled(nothing_is_under_way, monkeypatch, tmp_path):
     """No kernel has code, in memory or on disk, and calls do not wait for any."""
-    from futurex.kernels import compiling
-
-    end = time.monotonic() + 60.0
-    while compiling.background._thread is not None:  # what it still makes for others would be found on this disk
-        assert time.monotonic() < end, "the compiler does not come to an end"
-        time.sleep(0.005)
     monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
     monkeypatch.setenv("FUTUREX_COMPILE", "background")
     monkeypatch.setattr("futurex.kernels.numba_.compiler._entries", {})

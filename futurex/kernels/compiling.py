@@ -113,8 +113,8 @@ class Background:
         while True:
             with self._lock:
                 if not self._jobs:
-                    self._thread = None
                     self._take_turns_as_before()
+                    self._thread = None  # last: who sees that there is none finds turns as they were
                     return
                 job = self._jobs.popleft()
             try:

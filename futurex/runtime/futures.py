@@ -165,8 +165,22 @@ class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
         self._result = value
 
     def set_result(self, result: Any) -> None:
-        """Complete the future; a result that is in somebody's hands already comes from the device first."""
-        super().set_result(result.host() if self.exposed and isinstance(result, Resident) else result)
+        """Complete the future; a result that is in somebody's hands already comes from the device first.
+
+        As the standard library does it, but that nothing here holds the result any more when whoever waits goes on: he
+        may give it away at once, and a result that somebody else holds would be copied.
+        """
+        if self.exposed and isinstance(result, Resident):
+            result = result.host()
+        with self._condition:
+            if self.done():
+                raise concurrent.futures.InvalidStateError(f"{self._state}: {self!r}")
+            self._result, self._state = result, "FINISHED"
+            del result
+            for waiter in self._waiters:
+                waiter.add_result(self)
+            self._condition.notify_all()
+        self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def orphan(self) -> None:
         """In a child after a fork, where nobody completes the future, let it say so."""

@@ -251,10 +251,13 @@ class _Run:
             self._deliver(results)
 
     def _deliver(self, results: list[Any]) -> None:
+        """Who waits for a result finds nobody else that holds the array, as argument either, if it was given away."""
+        self._args.clear()
         for future in reversed(self.futures):
-            value = results.pop()  # who waits for the future finds nobody else that holds the array
-            if not future.cancelled():
-                future.set_result(value)
+            if future.cancelled():
+                results.pop()
+            else:
+                future.set_result(results.pop())
         self._end()
 
     def fail(self, error: BaseException) -> None:

@@ -243,4 +243,5 @@ class PoolRun:
         except BaseException as failure:
             self._done(None, failure)
         else:
+            self._values.clear()  # of which results are: whoever gets them may give them away
             self._done(results, None)

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -205,16 +206,17 @@ def test_one_plain_call_that_takes_far_longer_is_enough(at_once, monkeypatch):
     assert not taken.plain
 
 
-def test_a_first_plain_call_that_is_slow_for_it_is_cold_is_not_enough(soon):
+def test_a_first_plain_call_that_is_slow_for_it_is_cold_is_not_enough(soon, monkeypatch):
     f = fx.futurize(lambda x: x * 2)
     for _ in range(8):
         f(np.arange(4.0)).result()
     taken = f._lane.choice
     taken.open, taken.plain, taken._staged, taken._plain = True, False, [2e-6] * choice.TRIALS, []
-    taken.was_plain(time.perf_counter() - 3e-5)
+    monkeypatch.setattr(choice, "time", SimpleNamespace(perf_counter=lambda: 1.0))  # not that of a busy machine
+    taken.was_plain(1.0 - 3e-5)
     assert taken.open
     taken._plain += [1e-6] * (choice.TRIALS - 2)
-    taken.was_plain(time.perf_counter() - 1e-6)
+    taken.was_plain(1.0 - 1e-6)
     assert taken.plain
 
 

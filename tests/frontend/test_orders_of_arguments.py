@@ -382,7 +382,7 @@ def test_indices_and_values_that_are_the_argument_are_read_before_it_is_written(
             np.testing.assert_array_equal(mine, plain)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # not of what others left unclosed, which may be collected here
 def test_a_warning_that_is_an_error_finds_what_numpy_leaves():
     def f(x, h):
         product = h @ h

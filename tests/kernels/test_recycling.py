@@ -1,6 +1,7 @@
 """Memory of large results is used again; the arrays are NumPy's in every other way."""
 
 import ctypes
+import gc
 import os
 import pickle
 import subprocess
@@ -22,6 +23,7 @@ F4 = np.dtype("f4")
 def compiled():
     if not recycling.prepare():
         pytest.skip("NumPy has no handlers of memory here")
+    gc.collect()  # arrays that others have left in cycles would give their memory back in the middle of a test
 
 
 def handler_of(*arrays):

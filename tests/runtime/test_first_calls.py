@@ -366,7 +366,7 @@ def test_who_waits_for_the_compiler_comes_between_two_jobs():
             passed.append(len(done) - before)
         time.sleep(0.002)
     jobs.close()
-    assert max(passed) < 20, passed
+    assert sum(passed) < 100, passed  # of all: on a busy machine a thread stands still for many jobs now and then
 
 
 @pytest.mark.parametrize("own, during", [(0.005, compiling.TURN), (0.0001, 0.0001)])
@@ -384,6 +384,14 @@ def test_turns_are_short_while_there_are_jobs(own, during):
         assert sys.getswitchinterval() == pytest.approx(own, abs=2e-6)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_who_sees_no_thread_any_more_finds_turns_as_before(monkeypatch):
+    jobs, seen, over = compiling.Background(), [], threading.Event()
+    monkeypatch.setattr(jobs, "_take_turns_as_before", lambda: (seen.append(jobs._thread), over.set()))
+    jobs.submit(lambda: None)
+    assert over.wait(60)
+    assert seen[0] is not None
 
 
 def test_turns_that_somebody_else_has_chosen_meanwhile_stay():

@@ -192,7 +192,8 @@ def test_a_label_that_names_no_class_is_told_of_at_the_users_line(at_once):
     params, x, y = small_net()
     staged = fx.futurize(descent, donate="params", escape="error")
     for _ in range(4):
-        params, _ = staged(params, x, y)
+        params, value = staged(params, x, y)
+        value.result()  # what still runs has not been compiled
     assert "runs as one compiled function" in staged.explain()
     for wrong in (3, -1):
         before = {name: np.array(value) for name, value in params.items()}
@@ -305,7 +306,7 @@ def test_small_convolution_nets_are_one_function(space, window, stride, at_once)
     wide = {name: each.astype(np.float64) for name, each in params.items()}
     with fx.disable():
         expected = loss(wide, x.astype(np.float64), y)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)  # of a certain class it is a last bit, or zero
     for name, each in wide.items():
         direction = RNG.normal(size=each.shape)
         with fx.disable():
