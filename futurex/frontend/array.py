@@ -261,7 +261,31 @@ class Array:
         return np.asarray(self).item(*args)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._gives(operator.getitem, self, index)
+        part = self._at_hand(index)
+        if part is None:
+            return self._gives(operator.getitem, self, index)
+        return part.writable() if self._writable else part
+
+    def _at_hand(self, index: Any) -> Array | None:
+        """An element or a slice of what is there already; None where a run has to find it. Python's loops ask for
+        thousands at places that no other call had: each would be traced."""
+        if _in_a_trace() or not (all(map(_is_basic, index)) if type(index) is tuple else _is_basic(index)):
+            return None
+        held: Any = self._held
+        if not isinstance(held, _FUTURES) or held.gone is not None or not held.done():
+            return None
+        if type(held) is Future and (held.cancelled() or held.exception() is not None):
+            return None
+        value = held.value if type(held) is Done else held.result()
+        if type(value) is not np.ndarray:
+            return None
+        try:
+            part = (value if self._view is None else self._view(value))[index]
+        except IndexError:
+            return None  # raised at the user's line
+        if not isinstance(part, np.ndarray):
+            return Array(part, aval_of(part))
+        return Array(Done(part.copy()), Aval(part.shape, part.dtype), None, True) if part.nbytes <= _FEW else None
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self._writable:
@@ -431,6 +455,23 @@ def _lazily(function: Any) -> Any:
     return futurized(function)
 
 
+def _in_a_trace() -> bool:
+    """Is this asked by what a trace calls?"""
+    from futurex.frontend.trace import tracing, under_way
+
+    return bool(under_way) and tracing()
+
+
+def _is_basic(entry: Any) -> bool:
+    """Is it an entry of an index that makes views, and known?"""
+    if type(entry) is slice:
+        return all(each is None or isinstance(each, _WHOLE) for each in (entry.start, entry.stop, entry.step))
+    return entry is None or entry is ... or (isinstance(entry, _WHOLE) and type(entry) is not bool)
+
+
+_WHOLE = (int, np.integer)
+_FEW = 1 << 20
+"""Bytes that are copied in less time than it takes to trace a call."""
 _OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
-import threading
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from futurex.silence import silenced
 from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
 from futurex.tree.dims import Dim, Fresh, Symbol, dims_in, renamed
 from futurex.tree.node import Node, apply
@@ -26,11 +24,6 @@ from futurex.tree.pytree import LEAF, Structure, flatten
 from futurex.tree.record import Avals, Meaning, Sample, op
 
 _LARGEST = 1 << 20  # elements of a stand-in whose values vary
-_silence = threading.RLock()
-"""Held while warnings are silenced, which is so for the whole process: of two threads that leave that in the order in
-which they came, the second one would leave it silent for good. A fork waits for it, too."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_silence.acquire, after_in_parent=_silence.release, after_in_child=_silence.release)
 
 
 class NoFixedResult(TypeError):
@@ -136,8 +129,7 @@ def _of_any_size(found: list[Result]) -> Result:
 def _on_stand_ins(call: str, avals: tuple[Aval, ...]) -> list[Result]:
     found: list[Result] = []
     error: Exception | None = None
-    with np.errstate(all="ignore"), _silence, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"), silenced():
         for stand_in in (_varied, _ones):
             inputs = [stand_in(aval) for aval in avals]
             try:

@@ -9,10 +9,9 @@ import linecache
 import re
 import sys
 import types
-import warnings
 from typing import Any
 
-from futurex.frontend import forked
+from futurex.silence import silenced
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 _PYTESTS = "_pytest.assertion.rewrite"
@@ -81,15 +80,13 @@ def _functions(
     text = "".join(lines)
     if not _WARNED_ABOUT.search(text):
         return _of_text(text, filename, apart, hook)
-    with _QUIET, warnings.catch_warnings():  # which is the whole process's: not for every module
-        warnings.simplefilter("ignore")
+    with silenced():  # which the whole process is then: not for every module
         return _of_text(text, filename, apart, hook)
 
 
 _WARNED_ABOUT = re.compile(r"""\\[^\s\\'"abfnrtvxNuU0-7]|\bis\s+(not\s+)?[-\d'"(\[{]|\bassert\s*\(""")
 """What Python may warn about, and has when it compiled the module: escapes that there are not, identity with a literal,
 tuples that are asserted."""
-_QUIET = forked.lock()
 
 
 def _of_text(text: str, filename: str, apart: bool, hook: Any) -> dict[tuple[str, int], list[Compiled]]:
