@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -9,6 +10,7 @@ import pickle
 import secrets
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -502,12 +504,25 @@ def _innermost(error: BaseException) -> str:
 
 
 async def _let_go(cluster: LocalCluster) -> None:
-    """Have no lost worker started again; those that are starting are killed, because Dask would wait for them."""
+    """Have no lost worker started again; those that are starting are killed, because Dask would wait for them. One that
+    is being spawned has no number yet, by which it could be."""
     for nanny in cluster.workers.values():
         nanny.close_gracefully()
-        process = nanny.process
-        if process is not None and process.status == Status.starting and process.pid is not None:
-            os.kill(process.pid, signal.SIGKILL)
+    end = time.monotonic() + _SPAWNING
+    while True:
+        processes = [nanny.process for nanny in cluster.workers.values() if nanny.process is not None]
+        starting = [process for process in processes if process.status == Status.starting]
+        numbers = [process.pid for process in starting]
+        for number in filter(None, numbers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        if None not in numbers or time.monotonic() > end:
+            return
+        await asyncio.sleep(0.02)
+
+
+_SPAWNING = 20.0
+"""Seconds within which a process has a number, on a busy machine, too."""
 
 
 @contextlib.contextmanager
