@@ -91,3 +91,19 @@ def test_functions_read_what_is_there_at_each_call():
         Kept.array = result(VALUE * factor)
         Kept.array.result()
         np.testing.assert_array_equal(staged(np.zeros((3, 4))), VALUE[0] * factor)
+
+
+def test_what_a_trace_calls_as_it_is_gives_no_constant():
+    """A function without a source is called by the trace, with the very object."""
+    space = {"kept": Kept}
+    exec("def first(x):\n    return kept.array[0] + x\n", space)
+    unseen = space["first"]
+
+    def caller(x):
+        return unseen(x) * 2
+
+    staged = fx.futurize(caller)
+    for factor in (1.0, 2.0, 3.0, 4.0):
+        Kept.array = result(VALUE * factor)
+        Kept.array.result()
+        np.testing.assert_array_equal(staged(np.zeros((3, 4))), VALUE[0] * factor * 2)

@@ -16,7 +16,7 @@ class Layer:
         self.w = array(W)
         self.parts = {"w": array(W)}
         self.several = [array(W), array(W[0])]
-        self.total = array(W.sum())
+        self.total = array(W.sum()) if array is result else W.sum()
 
 
 def turned(layer):
@@ -44,7 +44,7 @@ def parted(layer):
 
 
 def number(layer):
-    return layer.total + 1, layer.total.reshape(1), np.ndim(layer.total)
+    return layer.total + 1, layer.total.reshape(1), np.ndim(layer.total), isinstance(layer.total, np.ndarray)
 
 
 def looped(layer):
