@@ -457,9 +457,9 @@ def _lazily(function: Any) -> Any:
 
 def _in_a_trace() -> bool:
     """Is this asked by what a trace calls?"""
-    from futurex.frontend.trace import tracing, under_way
+    from futurex.frontend.trace import tracing
 
-    return bool(under_way) and tracing()
+    return tracing()
 
 
 def _is_basic(entry: Any) -> bool:

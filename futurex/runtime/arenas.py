@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-ALIGNMENT = 64
+from futurex.kernels.addresses import LINE, on_lines
+
+ALIGNMENT = LINE
 HUGE_PAGE = 2 << 20
 LEAST_LENT = HUGE_PAGE // 2
 """Bytes from which an arena is lent, and lies on pages of its own."""
@@ -84,9 +86,7 @@ def allocate(nbytes: int) -> Any:
     """``nbytes`` bytes that start on a 64-byte boundary; on huge pages where they are enough to gain by them."""
     if nbytes >= LEAST_LENT:
         return aligned(pages(nbytes), nbytes)
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes]
+    return on_lines((nbytes,), np.dtype(np.uint8))
 
 
 def pages(nbytes: int) -> mmap.mmap:

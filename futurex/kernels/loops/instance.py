@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from futurex.kernels import interrupts
-from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
+from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of, on_lines
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.loops.looking import CALLED, ENDED, FETCHED, FIRST_BLOCK
@@ -30,7 +30,6 @@ from futurex.tree.aval import PYTHON_SCALARS
 if TYPE_CHECKING:
     from futurex.kernels.loops.program import Program
 
-_ALIGNED = 64
 _CODE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _FILE = os.path.join(os.path.dirname(__file__), "<call>")
 Results = tuple[Any, ...] | None
@@ -180,9 +179,7 @@ class Instance:
 
     def __init__(self, program: Program, entry: Entry) -> None:
         self._program = program
-        room = np.empty(program.scratch * program.threads + _ALIGNED, np.uint8)
-        start = -address_of(room) % _ALIGNED
-        scratch = room[start:]
+        scratch = on_lines((program.scratch * program.threads,), np.dtype(np.uint8))
         blocks = np.tile(program.template, (program.threads, 1))
         bases = [address_of(scratch) + number * program.scratch for number in range(program.threads)]
         calls, fetched = Calls(program.calls, program.drawers, scratch, blocks[0]), None

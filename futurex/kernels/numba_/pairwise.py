@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from futurex.kernels.addresses import LINE
 from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.code import loop_note
 
 BLOCK = 128
-LINE = 64
 AHEAD = 8192
 """Bytes: as far ahead of what it reads a kernel asks for memory. The processor's own guesses end with a page of 4096;
 one core then reads memory at twice the rate."""
