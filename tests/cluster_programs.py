@@ -10,7 +10,18 @@ import time
 
 import numpy as np
 
+import futurex as fx
 from futurex.partition import Replicate, Shard
+
+
+def mean_square(w, x):
+    return ((x @ w) ** 2).mean()
+
+
+def descent(w, x):
+    """One step, for a graph that localities run."""
+    value, gradient = fx.value_and_grad(mean_square)(w, x)
+    return value, w - 0.1 * gradient
 
 
 def rank_and_size(locality):
