@@ -59,8 +59,9 @@ class Grain:
         return self._inline[index]
 
     def measured(self, index: int, seconds: float) -> None:
-        """Take one measurement into account; one that is far off may be the scheduler's time, and counts for less."""
-        mean = self._seconds[index]
+        """Take one measurement into account; one that is far above the mean may be the scheduler's time, and counts for
+        less. One far below it says that the mean, which was an estimate at first, is wrong."""
+        mean = min(self._seconds[index], seconds * _FAR)
         if mean * _FAR < seconds < _SLICE:
             seconds = mean * _FAR
         mean += _WEIGHT * (seconds - mean)

@@ -157,6 +157,14 @@ def test_measurements_change_what_is_inlined_with_hysteresis():
     assert grain.inline(0)
 
 
+def test_an_estimate_that_is_far_too_long_is_forgotten_with_the_first_measurement():
+    grain = Grain([0.35])
+    grain.measured(0, 1e-3)
+    assert grain.seconds <= 2e-3
+    grain.measured(0, 15e-3)  # another process may have had the processor
+    assert grain.seconds <= 4e-3
+
+
 def test_the_pool_raises_what_the_inline_executor_raises_and_goes_on():
     x = matrix("x")
     total = apply("sum", x, axis=None, keepdims=False, dtype=None)
