@@ -21,8 +21,9 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
-LARGEST = 1 << 15
+LARGEST = 1 << 16
 """Elements of an array operation in a body from which NumPy's kernels, and threads, do as well."""
+_PART = 1 << 15  # elements of it in one part of a loop whose rows are shared
 _MOST_WORK = float(1 << 22)  # operations of a product in a body: the same, unless it is made of tiles
 _LEAST_SHARED = 1 << 13
 """Elements of the largest operation from which threads share the rows of a loop."""
@@ -123,7 +124,7 @@ def _ways(node: Node, threads: int) -> Iterator[Split | None]:
     """How the rows of a loop may be shared, the best way first; None for not at all."""
     largest = max(map(math.prod, _sizes(node, None)), default=0)
     if largest >= _LEAST_SHARED:
-        wanted = max(threads, -(-largest // LARGEST))
+        wanted = max(threads, -(-largest // _PART))
         for split in splits(node):
             rows = extent(node, split(1))
             for parts in range(wanted, min(rows, _MOST_PARTS * wanted) + 1):

@@ -11,13 +11,15 @@ import numpy as np
 
 from futurex.kernels.loops import elementwise, looking, streams, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
-from futurex.kernels.loops.order import Placed
+from futurex.kernels.loops.delivery import WHOLE, is_made
+from futurex.kernels.loops.order import Placed, overwrites
 from futurex.kernels.loops.streams import Stream
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.passes.counters import counter
-from futurex.tree.node import Node
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -316,7 +318,7 @@ class _Rounds:
             if isinstance(number, Scalar):
                 ends = sorted((counting[1][0], counting[1][-1]))
                 f.ranges[number.register] = range(ends[0], ends[1] + 1)
-        results = e.graph(node.attrs["body"], [*now, *shared])
+        results = e.graph(self._body(), [*now, *shared])
         if any(e.drawn[index] != draw for index, draw in outside.items()):
             raise Unsupported("a round that draws from a stream which it does not carry")
         streams.check(e, *results)
@@ -331,6 +333,18 @@ class _Rounds:
         return [
             streams.now(e, self.streams[k]) if k in self.streams else value for k, value in enumerate(now)
         ]  # fmt: skip
+
+    def _body(self) -> Graph:
+        """The body, with new arrays of what is carried stored into the old ones, if nobody else does: a round that
+        computes them can write them there at once."""
+        body: Graph = self.node.attrs["body"]
+        taken = {source for each in body.nodes for source in map(each.inputs.__getitem__, overwrites(each))}
+        outs = list(body.outs)
+        for k, (own, value) in enumerate(zip(body.params, body.outs, strict=False)):
+            known = self.homes[k] is not None and own.shape and not self.extents[k] and value.aval == own.aval
+            if known and own not in taken and own not in body.outs and is_made(value):
+                outs[k] = apply("store", own, value, chain=WHOLE, mode="set")
+        return Graph(body.params, outs, body.name) if outs != list(body.outs) else body
 
     def _move(self, now: Sequence[Value], results: Sequence[Value]) -> None:
         """Every array that a round leaves elsewhere goes to where the next one looks for it."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _INT = np.dtype(np.int64)
+VIEWS = frozenset(("load", "reshape", "transpose", "broadcast_to", "flip", "stop_gradient", "after", "contiguous"))
+"""What may share memory with its first input."""
 _PRODUCERS = frozenset(("fused", "matmul", "concatenate"))
 
 
@@ -36,17 +38,21 @@ Wanted = Mapping[tuple[Node, int], Destination]
 """For a node and the number of a result: where it goes."""
 
 
-def wanted(graph: Graph, users: Mapping[Node, Sequence[Node]], consumer: Mapping[Node, Node]) -> Wanted:
+Users = Mapping[Node, Sequence[Node]]
+
+
+def wanted(graph: Graph, users: Users, consumer: Mapping[Node, Node]) -> Wanted:
     """Where results may be made; ``consumer``: by whom an array is overwritten.
 
-    A row goes into an array that its store alone reads in this graph, so that nobody misses what stood there.
+    A row goes into an array that nobody reads once it is made (:func:`readers`), and only its store reads it where
+    what is stored is overwritten itself.
     """
     found: dict[tuple[Node, int], Destination] = {}
     for node in graph.nodes:
         if node.op == "store" and node.attrs["mode"] == "set":
             base, value = node.inputs[:2]
-            alone = base in graph.params and len(users[base]) == 1 and base not in graph.outs
-            if alone and consumer.get(base) is node and node not in consumer and node.inputs.count(base) == 1:
+            stays = node not in consumer or (len(users[value]) == 1 and value not in graph.outs)
+            if consumer.get(base) is node and stays and node.inputs.count(base) == 1:
                 _offer(found, value, Destination(node))
     for node in graph.nodes:
         if (node, 0) in found and node.op == "concatenate" and node not in consumer:
@@ -57,21 +63,69 @@ def wanted(graph: Graph, users: Mapping[Node, Sequence[Node]], consumer: Mapping
 
 
 def _offer(found: dict[tuple[Node, int], Destination], value: Node, destination: Destination) -> None:
-    producer, number = (value.inputs[0], value.attrs["index"]) if value.op == "item" else (value, 0)
-    if producer.op in _PRODUCERS or (producer.record.elementwise and producer.inputs):
+    if is_made(value):
+        producer, number = (value.inputs[0], value.attrs["index"]) if value.op == "item" else (value, 0)
         found.setdefault((producer, number), destination)
 
 
-def indices(found: Wanted, producer: Node) -> set[Node]:
-    """What must be known before a producer runs, so that its results can go where they are wanted."""
-    needed: set[Node] = set()
+def is_made(value: Node) -> bool:
+    """Is it a result that can be made in any place?"""
+    producer = value.inputs[0] if value.op == "item" else value
+    return producer.op in _PRODUCERS or (bool(producer.inputs) and producer.record.elementwise)
+
+
+def destined(found: Wanted, producer: Node) -> dict[int, Node]:
+    """The stores into whose arrays results of a producer go, by their numbers."""
+    stores = {}
     for number in range(_count(producer)):
         where = found.get((producer, number))
-        while where is not None:
-            if where.node.op == "store":
-                needed.update(where.node.inputs[2:])
+        while where is not None and where.node.op != "store":
             where = found.get((where.node, 0))
+        if where is not None:
+            stores[number] = where.node
+    return stores
+
+
+def before(users: Users, store: Node, producer: Node) -> set[Node] | None:
+    """What must have run before a producer writes where ``store`` would: what says where that is, and all that reads
+    what stood in the array. None where the producer reads it itself, but for the very elements that it writes."""
+    base = store.inputs[0]
+    needed, shown = {base, *store.inputs[2:]}, [base]
+    while shown:
+        source = shown.pop()
+        for user in users[source]:
+            if user is producer:
+                if not is_in_place(store, producer, source):
+                    return None
+            elif user is not store:
+                needed.add(user)
+                if user.op in VIEWS or user.op == "item":
+                    shown.append(user)
     return needed
+
+
+def is_in_place(store: Node, producer: Node, source: Node) -> bool:
+    """Is what a producer reads the elements that ``store`` overwrites, each of them for its own place only?"""
+    base, value, *where = store.inputs
+    if value is not producer and (value.op != "item" or value.inputs[0] is not producer):
+        return False
+    if source.aval != value.aval or producer.op in ("matmul", "concatenate"):
+        return False
+    chain = store.attrs["chain"]
+    if source is base:
+        return is_whole_chain(chain)
+    return source.op == "load" and list(source.inputs) == [base, *where] and source.attrs["chain"] == chain
+
+
+def is_whole_chain(chain: Sequence[Any]) -> bool:
+    """Is it all of an array?"""
+    return len(chain) == 1 and chain[0][0] == "index" and all(
+        entry[0] == "s" and entry[1:] == (None, None, None) for entry in chain[0][1]
+    )  # fmt: skip
+
+
+WHOLE = (("index", (("s", None, None, None),)),)
+"""The chain that shows all of an array."""
 
 
 class Delivery:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 Value = Scalar | Array
-_COPIES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.complex128}
+_COPIES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
@@ -74,8 +74,11 @@ def generated(e: Emitter, inputs: Sequence[Value], outs: Sequence[Array], comput
     for dtype, _ in kinds:
         supported(dtype)
 
+    places = [out.place for out in outs]
+    in_place = {k: places.index(each.place) for k, each in enumerate(operands) if each.place in places}
+
     def write(inside: Sequence[int], columns: Sequence[Strides]) -> records.Kernel:
-        return kernels.elementwise(e, kinds, [out.dtype for out in outs], inside, columns, compute)
+        return kernels.elementwise(e, kinds, [out.dtype for out in outs], inside, columns, compute, in_place)
 
     records.run_nested(e, write, [*operands, *outs], shape, strides)
 
@@ -233,7 +236,8 @@ def assign(e: Emitter, target: Array, value: Value, add: bool = False) -> None:
                       lambda operands: [values.converted(e.function, operands[0], dtype)])  # fmt: skip
             return
     strides = [arrays.broadcast_strides(f, value, target.shape), target.strides]
-    if not add and dtype in SUPPORTED and records.in_short_rows(target.shape, strides):
+    short = dtype in SUPPORTED and records.in_short_rows(target.shape, strides)
+    if not add and (short or dtype == np.complex128):  # which no loop of NumPy copies by vectors
         generated(e, [value], [target], lambda operands: [operands[0].register])
         return
     loop: InnerLoop | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,9 +128,11 @@ def elementwise(
     inside: Sequence[int],
     columns: Sequence[Strides],
     compute: Callable[[list[Scalar]], Sequence[str]],
+    in_place: Mapping[int, int],
 ) -> Kernel:
     """``outs[i] = compute(ins[i])``; each input is a dtype and whether it is a Python number, which does not move.
-    ``columns``: the steps of the operands in the loop over ``i``, and in each of those ``inside`` it."""
+    ``columns``: the steps of the operands in the loop over ``i``, and in each of those ``inside`` it. ``in_place``: the
+    inputs that are what an output overwrites, by its number; all pointers show memory of their own."""
     with e.kernels.building(e, len(ins) + len(outs)) as draft:
         f = draft.function
         steps = [[column[k] for column in columns] for k in range(len(ins) + len(outs))]
@@ -138,10 +140,11 @@ def elementwise(
             k: Scalar(f.load(dtype, draft.pointers[k]), dtype, weak)
             for k, (dtype, weak) in enumerate(ins) if not any(steps[k])
         }  # fmt: skip
+        shown = [len(ins) + in_place[k] if k in in_place else k for k in range(len(ins))]
         with draft.nest(inside) as indices:
             operands = [
-                still[k] if k in still else Scalar(f.load(dtype, draft.at_all(k, indices, steps[k])), dtype, weak)
-                for k, (dtype, weak) in enumerate(ins)
+                still[k] if k in still else Scalar(f.load(dtype, draft.at_all(place, indices, steps[k])), dtype, weak)
+                for k, (place, (dtype, weak)) in enumerate(zip(shown, ins, strict=True))
             ]
             for k, (dtype, found) in enumerate(zip(outs, compute(operands), strict=True), len(ins)):
                 f.store(dtype, found, draft.at_all(k, indices, steps[k]))

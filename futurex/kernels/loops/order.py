@@ -11,13 +11,10 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from futurex.kernels.loops.delivery import Wanted, indices, wanted
+from futurex.kernels.loops.delivery import VIEWS, Users, Wanted, before, destined, is_in_place, wanted
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
-
-VIEWS = frozenset(("load", "reshape", "transpose", "broadcast_to", "flip", "stop_gradient", "after", "contiguous"))
-"""What may share memory with its first input."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,9 @@ def schedule(graph: Graph) -> Schedule:
     """The nodes of a graph in order, each after its inputs and after the readers of what it overwrites."""
     nodes = [node for node in graph.nodes if node.op not in ("param", "const")]
     index = {node: k for k, node in enumerate(nodes)}
-    before: list[set[int]] = [{index[source] for source in node.inputs if source in index} for node in nodes]
+    behind: list[set[int]] = [{index[source] for source in node.inputs if source in index} for node in nodes]
     reach = [0] * len(nodes)  # as bits: every node that must come before this one
-    for k, earlier in enumerate(before):
+    for k, earlier in enumerate(behind):
         for each in earlier:
             reach[k] |= reach[each] | 1 << each
     users: dict[Node, list[int]] = {}
@@ -119,23 +116,28 @@ def schedule(graph: Graph) -> Schedule:
                 continue
             taken.add(source)
             consumes[k].add(place)
-            _follow(k, others, before, reach)
+            _follow(k, others, behind, reach)
     consumer = {nodes[k].inputs[place]: nodes[k] for k, places in enumerate(consumes) for place in places}
-    found = dict(wanted(graph, {node: [nodes[k] for k in each] for node, each in users.items()}, consumer))
+    readers = {node: [nodes[k] for k in each] for node, each in users.items()}
+    found = dict(wanted(graph, readers, consumer))
+    early: dict[Node, list[Node]] = {}  # by whom the array of a store is written before that
     for k, node in enumerate(nodes):
-        needed = [index[each] for each in indices(found, node) if each in index]
-        if k in needed or any(reach[each] >> k & 1 for each in needed):
-            found = {one: where for one, where in found.items() if one[0] is not node}
-        else:
-            _follow(k, needed, before, reach)
-    order = [nodes[k] for k in _topological(before)]
-    lazy = _lazy(order, consumer, kept)
+        for number, store in destined(found, node).items():
+            first = before(readers, store, node)
+            needed = [index[each] for each in first or () if each in index]
+            if first is None or k in needed or any(reach[each] >> k & 1 for each in needed):
+                del found[node, number]
+            else:
+                _follow(k, needed, behind, reach)
+                early.setdefault(store, []).append(node)
+    order = [nodes[k] for k in _topological(behind)]
+    lazy = _lazy(order, consumer, kept, early)
     return Schedule([Placed(node, frozenset(consumes[index[node]]), node in lazy) for node in order], found)
 
 
-def _follow(k: int, others: Sequence[int], before: list[set[int]], reach: list[int]) -> None:
+def _follow(k: int, others: Sequence[int], behind: list[set[int]], reach: list[int]) -> None:
     """Put node ``k``, and what comes after it, behind the others."""
-    before[k].update(others)
+    behind[k].update(others)
     gained = 0
     for each in others:
         gained |= reach[each] | 1 << each
@@ -144,9 +146,13 @@ def _follow(k: int, others: Sequence[int], before: list[set[int]], reach: list[i
             reach[later] |= gained
 
 
-def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node]) -> set[Node]:
-    """The views that are read for the last time before anything they may show is overwritten."""
+def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node], early: Users) -> set[Node]:
+    """The views that are read for the last time before anything they may show is overwritten, or while each of their
+    elements is."""
     position = {node: k for k, node in enumerate(order)}
+    written = dict(position)
+    for store, producers in early.items():
+        written[store] = min(position[each] for each in producers)
     last: dict[Node, int] = {}  # where a node, or a lazy view of it, is read for the last time
     lazy: set[Node] = set()
     for k in reversed(range(len(order))):
@@ -160,7 +166,8 @@ def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node])
                 while writer is not None and is_shorter(writer):  # writes nothing itself
                     writer = consumer.get(writer)
                 if writer is not None:
-                    overwritten = min(overwritten, position[writer])
+                    at_once = any(is_in_place(writer, each, node) for each in early.get(writer, ()))
+                    overwritten = min(overwritten, written[writer] + at_once)
             if end < overwritten:
                 lazy.add(node)
         reach = end if node in lazy or node.op == "item" else k
@@ -169,11 +176,11 @@ def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node])
     return lazy
 
 
-def _topological(before: list[set[int]]) -> list[int]:
+def _topological(behind: list[set[int]]) -> list[int]:
     """Earlier nodes first wherever their order is free."""
-    waiting = [len(sources) for sources in before]
-    after: list[list[int]] = [[] for _ in before]
-    for k, sources in enumerate(before):
+    waiting = [len(sources) for sources in behind]
+    after: list[list[int]] = [[] for _ in behind]
+    for k, sources in enumerate(behind):
         for source in sources:
             after[source].append(k)
     ready = [k for k, count in enumerate(waiting) if not count]
