@@ -253,13 +253,13 @@ class Futurized(Standing, Generic[P, R]):
         most = IN_VAIN if before else VARIANTS + 1
         if not self._may_be_plain or self._library or not self._brake.stops(most):
             return False
-        if before:
+        if before and not self._brake.impatient:
             self._warn(
                 f"{self._name()} was traced {IN_VAIN} times for one call each; what changes: "
                 f"{', '.join(before[-1].changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
                 "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
             )
-        else:
+        elif not self._brake.impatient:
             self._warn_of_kinds(structure)
         return True
 
