@@ -55,3 +55,12 @@ class Brake:
         """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""
         self._last = variant if variant.error is None else None
         self._took, self._since = time.perf_counter() - self._since if self._since else 0.0, 0.0
+
+
+def in_vain(name: str, last: Variant) -> str:
+    """What is said when a function of this name stops being traced for what it takes from outside."""
+    return (
+        f"{name} was traced {IN_VAIN} times for one call each; what changes: "
+        f"{', '.join(last.changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
+        "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
+    )

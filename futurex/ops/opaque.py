@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.plainly import plainly
 from futurex.ops.warned import Line, lines, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
@@ -115,6 +116,8 @@ class Call:
         function = self.function
         if function is warnings.warn:
             function = functools.partial(warn, (*self.lines, *lines()))
+        else:
+            function = plainly(function)
         try:
             result = function(*args, **kwargs)
         except Exception as error:
