@@ -255,12 +255,11 @@ class Futurized(Standing, Generic[P, R]):
     def _rests(self, key: Key, structure: Structure) -> bool:
         """Does a call go as plain NumPy because the last traces served one call each?"""
         before = self._variants.get(key, ())
-        most = IN_VAIN if before else VARIANTS + 1
-        if not self._may_be_plain or self._library or not self._brake.stops(most):
+        if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not self._brake.impatient:
+        if before and not (self._warned or self._brake.impatient):
             self._warn(in_vain(self._name(), before[-1]))
-        elif not self._brake.impatient:
+        elif not (self._warned or self._brake.impatient):
             self._warn_of_kinds(structure)
         return True
 
