@@ -62,7 +62,7 @@ class Observer:
         if function is warnings.warn:
             return warn_here
         if isinstance(function, functools.partial):
-            return functools.partial(self.twin(function.func), *function.args, **function.keywords)
+            return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             return types.MethodType(self.twin(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType) or of_library(function):

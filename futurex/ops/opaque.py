@@ -152,7 +152,8 @@ _BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole
 
 def identity(function: Any) -> Any:
     """What makes two calls calls of the same function."""
-    if isinstance(function, types.MethodType):
+    bound = isinstance(function, functools.partial) and hasattr(function, "__func__")  # a futurized method
+    if bound or isinstance(function, types.MethodType):
         return id(function.__func__), id(function.__self__)
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):

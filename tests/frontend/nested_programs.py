@@ -98,3 +98,21 @@ def in_library(x):
 
 
 PROGRAMS = [written, keys, caught, a_list_stays, beside_a_fragment, in_library]
+
+
+class Tree:
+    """A recursion over futurized methods that cannot be staged."""
+
+    @fx.futurize
+    def fit(self, x):
+        self.root = self.built(x, 0)
+
+    @fx.futurize
+    def built(self, x, depth):
+        best = None
+        for k in range(len(x)):
+            if x[k] > x.mean() and depth < 3:
+                best = {"low": x[:k], "high": x[k:]}
+        if best is None:
+            return str(x.base), x.sum()
+        return self.built(best["low"], depth + 1), self.built(best["high"], depth + 1)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from compare import bits, plain
-from nested_programs import PROGRAMS, Walker, doubled, written
+from nested_programs import PROGRAMS, Tree, Walker, doubled, written
 
 import futurex as fx
+from futurex.frontend import variants
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -31,3 +32,20 @@ def test_methods():
 def test_outside_results_stay_futures():
     fx.futurize(written)(np.ones(3))
     assert isinstance(doubled(np.ones(3)), fx.Array)
+
+
+def test_a_method_is_the_same_one_in_each_trace(monkeypatch):
+    """As another one in each trace it could become a fragment 64 times, each of which is one more trace."""
+    traced, trace = [], variants._traced
+
+    def noted(function, *args):
+        traced.extend([function.__qualname__] * (function.__module__ == Tree.__module__))
+        return trace(function, *args)
+
+    monkeypatch.setattr(variants, "_traced", noted)
+    mine, theirs, x = Tree(), Tree(), np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0])
+    mine.fit(x)
+    with fx.disable():
+        theirs.fit(x)
+    assert bits(plain(mine.root)) == bits(theirs.root)
+    assert traced.count("Tree.fit") < 8
