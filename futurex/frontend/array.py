@@ -363,12 +363,6 @@ class Array:
     def __hash__(self) -> int:
         return id(self) >> 4
 
-    def __divmod__(self, other: Any) -> Any:
-        return _lazily(np.divmod)(self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return _lazily(np.divmod)(other, self)
-
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.result(), digits)
 
@@ -475,31 +469,48 @@ _FEW = 1 << 20
 _OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 
 
-def _binary(ufunc: Any, reflected: bool, anything: bool = False) -> Callable[[Any, Any], Any]:
+def _is_python(value: Any) -> bool:
+    """Is it one of Python's own numbers, or a future of one?"""
+    return value._aval.weak if isinstance(value, Array) else type(value) in _PYTHON_NUMBERS
+
+
+def _binary(ufunc: Any, python: Any, reflected: bool, anything: bool = False) -> Callable[[Any, Any], Any]:
+    """An operator: NumPy's, and that of Python between its own numbers, which divides by no zero and whose ints are as
+    wide as they must be."""
+
     def method(self: Any, other: Any) -> Any:
-        if not (anything or isinstance(other, _OPERANDS)):
+        if not isinstance(other, _OPERANDS) and (not anything or getattr(other, "__array_ufunc__", self) is None):
             return NotImplemented
         is_number = not (self._is_array or self._aval.ndim)
         if is_number and isinstance(other, list | tuple) and (self._aval.weak or ufunc is np.multiply):
             return NotImplemented  # `[0] * n` is n zeros, and Python's numbers know nothing else of lists
-        return self._gives(ufunc, other, self) if reflected else self._gives(ufunc, self, other)
+        function = python if self._aval.weak and _is_python(other) else ufunc
+        return self._gives(function, other, self) if reflected else self._gives(function, self, other)
 
     return method
 
 
+def _unary(ufunc: Any, python: Any) -> Callable[[Any], Any]:
+    return lambda self: self._gives(python if self._aval.weak else ufunc, self)
+
+
+_PYTHON_NUMBERS = frozenset({bool, int, float, complex})
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "lshift": np.left_shift, "rshift": np.right_shift, "pow": operator.pow,
+    "divmod": np.divmod,
 }.items():  # fmt: skip
-    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False))
-    setattr(Array, f"__r{_name}__", _binary(_ufunc, reflected=True))
+    _python = getattr(operator, f"__{_name}__", divmod)
+    setattr(Array, f"__{_name}__", _binary(_ufunc, _python, reflected=False))
+    setattr(Array, f"__r{_name}__", _binary(_ufunc, _python, reflected=True))
 for _name, _ufunc in {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }.items():  # fmt: skip
-    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False, anything=_name in ("eq", "ne")))
+    _python = getattr(operator, _name)
+    setattr(Array, f"__{_name}__", _binary(_ufunc, _python, reflected=False, anything=_name in ("eq", "ne")))
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-    setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: self._gives(ufunc, self))(_ufunc))
+    setattr(Array, f"__{_name}__", _unary(_ufunc, getattr(operator, _name)))
 Array.item = folds(Array.item)  # type: ignore[method-assign]
 for _name in ("array", "array_ufunc", "array_function", "getitem", "iter", "bool", "float", "int", "complex", "index"):
     setattr(Array, f"__{_name}__", folds(getattr(Array, f"__{_name}__")))

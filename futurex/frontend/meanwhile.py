@@ -124,6 +124,8 @@ def meanwhile(variant: Variant, function: Any) -> Meanwhile | None:
     """How calls of a new trace go until its plan is there; None where they wait for it."""
     if variant.graph is None or variant.has_log or not returns_only(variant) or not config.background():
         return None
+    if variant.nests:
+        return None  # plain calls would make runs, and wait for each
     making = PER_NODE * sum(1 for _ in _nodes(variant.graph))
     straight = sum(seconds(node) for node in variant.graph.nodes if node.op not in STRUCTURED and node.is_static)
     if making < max(WORTH, 2 * straight) or type(function) is not types.FunctionType:

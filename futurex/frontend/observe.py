@@ -62,7 +62,7 @@ class Observer:
         if function is warnings.warn:
             return warn_here
         if isinstance(function, functools.partial):
-            return functools.partial(self.twin(function.func), *function.args, **function.keywords)
+            return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             return types.MethodType(self.twin(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType) or of_library(function):
@@ -83,10 +83,7 @@ class Observer:
                 return self._observed(function, args, kwargs)
             finally:
                 self._inside.pop()
-        plain = getattr(function, "plain", None) if hasattr(function, "__fx_stage__") else None
-        if plain is not None and not hasattr(plain, "__fx_stage__"):
-            function = plain  # a derivative has nothing plain: it is called as it is
-        return self.twin(function)(*args, **kwargs)
+        return self.twin(_unwrapped(function))(*args, **kwargs)
 
     def _observed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
@@ -95,7 +92,7 @@ class Observer:
         made = None
         if self._log and identity(self._log[0].function) == identity(function):
             made = self._log.pop(0)
-        twin = self.twin(function)
+        twin = self.twin(_unwrapped(function))
         looked = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
         result, are_arrays = looked.result, [isinstance(leaf, np.ndarray) for leaf in looked.leaves]
         held = made is None and (looked.alone != are_arrays or any(opened(leaf) is not None for leaf in looked.leaves))
@@ -108,6 +105,12 @@ class Observer:
             outcome = None
         self._fragments.learn(key, outcome)
         return result
+
+
+def _unwrapped(function: Any) -> Any:
+    """The plain function of a futurized one. A derivative has nothing plain: it is called as it is."""
+    plain = getattr(function, "plain", None) if hasattr(function, "__fx_stage__") else None
+    return function if plain is None or hasattr(plain, "__fx_stage__") else plain
 
 
 def _replayed(made: Made, leaves: list[Any]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake
+from futurex.frontend.brake import IN_VAIN, Brake, in_vain
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
@@ -28,6 +28,7 @@ from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
+from futurex.frontend.nested import waited_for
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.printed import printed_here, without_printed
@@ -35,10 +36,11 @@ from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
 from futurex.frontend.switch import disabled, disabling
 from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
-from futurex.frontend.trace import tracing, under_way
+from futurex.frontend.trace import calls_futurized, tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
+from futurex.ops.plainly import called_plainly, plain_calls, plainly
 from futurex.ops.streams import state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import floating
@@ -95,6 +97,8 @@ class Futurized(Standing, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
+        if plain_calls and called_plainly() and not self._library:
+            return waited_for(self, args, kwargs)
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:
@@ -103,7 +107,7 @@ class Futurized(Standing, Generic[P, R]):
                 found = lane.match(args, kwargs)
                 if found is not None and lane.valid():
                     if lane.variant.graph is None:
-                        return lane.plain.call(self.plain, args, kwargs)
+                        return lane.plain.call(lane.variant.plainly, args, kwargs)
                     if lane.choice is not None and lane.choice.open:
                         return self._run_either_way(lane, lane.choice, found, args, kwargs)
                     return self._run_again(lane, found, args, kwargs)
@@ -144,7 +148,7 @@ class Futurized(Standing, Generic[P, R]):
         variant, plan = lane.variant, lane.variant._plan
         if variant.rest > 1 and not self._strict:
             variant.rests()
-            return lane.plain.call(self.plain, args, kwargs)
+            return lane.plain.call(variant.plainly, args, kwargs)
         if lane.pack is None or not isinstance(plan, Plan) or variant.rest:
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
@@ -178,7 +182,7 @@ class Futurized(Standing, Generic[P, R]):
             choice.was_staged(began)
             return result
         try:
-            result = choice.call(self.plain, args, kwargs)
+            result = choice.call(lane.variant.plainly, args, kwargs)
         except Misfit as misfit:
             choice.open = False
             return misfit.result
@@ -193,6 +197,7 @@ class Futurized(Standing, Generic[P, R]):
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called from staged code: part of the caller's tree."""
+        calls_futurized(users=not self._library)
         if self._precision:
             raise TypeError(
                 f"{self._name()} was given to fx.autocast and is called inside another futurized function or "
@@ -250,16 +255,11 @@ class Futurized(Standing, Generic[P, R]):
     def _rests(self, key: Key, structure: Structure) -> bool:
         """Does a call go as plain NumPy because the last traces served one call each?"""
         before = self._variants.get(key, ())
-        most = IN_VAIN if before else VARIANTS + 1
-        if not self._may_be_plain or self._library or not self._brake.stops(most):
+        if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before:
-            self._warn(
-                f"{self._name()} was traced {IN_VAIN} times for one call each; what changes: "
-                f"{', '.join(before[-1].changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
-                "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
-            )
-        else:
+        if before and not (self._warned or self._brake.impatient):
+            self._warn(in_vain(self._name(), before[-1]))
+        elif not (self._warned or self._brake.impatient):
             self._warn_of_kinds(structure)
         return True
 
@@ -325,11 +325,11 @@ class Futurized(Standing, Generic[P, R]):
     def _observe(self, args: Any, kwargs: Any, log: list[Made]) -> Any:
         """The call as plain NumPy that looks at what opaque functions return; those in the log are not called again."""
         assert self._fragments is not None
-        return call_for_futures(Observer(self._fragments, log).twin(self.plain), args, kwargs)
+        return call_for_futures(plainly(Observer(self._fragments, log).twin(self.plain)), args, kwargs)
 
     def _run_plain(self, args: Any, kwargs: Any) -> Any:
         """Plain NumPy: always right."""
-        return call_for_futures(self.plain, args, kwargs)
+        return call_for_futures(plainly(self.plain), args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         bridge = variant.meanwhile

@@ -173,6 +173,7 @@ class Trace:
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
+        self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
@@ -474,6 +475,12 @@ def current() -> Trace:
 
 def tracing() -> bool:
     return bool(under_way) and bool(_stack.traces)
+
+
+def calls_futurized(*, users: bool) -> None:
+    """What is being traced in this thread calls a futurized function, a user's one or NumPy's."""
+    for trace in _stack.traces:
+        trace.nests |= users
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Cell, Trace, start
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
+from futurex.ops.plainly import plainly
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
@@ -78,6 +79,8 @@ class Variant:
     donated: dict[int, int] = field(default_factory=dict)  # outputs of the plan that take over the memory of an input
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
     lying: Lying = field(default_factory=Lying)  # how the plan takes large arguments
+    plainly: Any = None  # the function as plain calls call it
+    nests: bool = True  # it may call what is futurized itself
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
@@ -348,6 +351,8 @@ def _traced(
     variant.constant = {key: held for key, held in trace.held.numbers.items() if key not in trace.numbers}
     if variant.graph is None:
         variant.captures = []
+    variant.nests = trace.nests or variant.graph is None  # what a trace did not come to may call some
+    variant.plainly = plainly(function) if variant.nests else function
     return variant, trace
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.plainly import plainly
 from futurex.ops.warned import Line, lines, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
@@ -115,6 +116,8 @@ class Call:
         function = self.function
         if function is warnings.warn:
             function = functools.partial(warn, (*self.lines, *lines()))
+        else:
+            function = plainly(function)
         try:
             result = function(*args, **kwargs)
         except Exception as error:
@@ -149,7 +152,8 @@ _BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole
 
 def identity(function: Any) -> Any:
     """What makes two calls calls of the same function."""
-    if isinstance(function, types.MethodType):
+    bound = isinstance(function, functools.partial) and hasattr(function, "__func__")  # a futurized method
+    if bound or isinstance(function, types.MethodType):
         return id(function.__func__), id(function.__self__)
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):

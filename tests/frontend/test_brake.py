@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.frontend import staging
+from futurex.frontend import brake, staging
 from futurex.frontend.brake import IN_VAIN, REST
 
 STATE = {"words": ["a"]}
@@ -88,3 +88,36 @@ def test_who_asks_for_a_trace_gets_one(traced):
     assert len(f.graph(X).nodes) > 1
     called(fx.futurize(depends, escape="error"), range(1, 20))
     assert len(traced) == IN_VAIN + 1 + 19
+
+
+class Named:
+    def __init__(self, k):
+        self.k, self.name = k, ""
+
+
+def names(named, x):
+    named.name = f"{x.sum()} of {x.flags}"[: named.k]
+    return x.base, x + named.k
+
+
+def test_other_objects_at_every_call_whose_long_traces_end_in_plain_numpy(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
+    f = fx.futurize(names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in range(20):
+            assert f(Named(k), X)[1].tolist() == [1 + k] * 3
+    assert len(traced) == 1
+    monkeypatch.setattr(brake, "PATIENCE", 1e9)
+    g = fx.futurize(names)
+    for k in range(20):
+        g(Named(k), X)
+    assert len(traced) == 21
+
+
+def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
+    f = fx.futurize(lambda named, x: x + named.k)
+    for k in range(20):
+        assert f(Named(k), X).tolist() == [1 + k] * 3
+    assert len(traced) == 20

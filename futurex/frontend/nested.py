@@ -1,0 +1,40 @@
+"""Calls of futurized functions by a futurized one whose call runs as plain NumPy: they give NumPy's arrays and numbers.
+
+Staged, such calls are part of the caller's tree, and what they give may be written to, is a key of dicts by its value,
+and raises at its line. A call that cannot be staged means the same: what is futurized in it runs as it would anywhere,
+and is waited for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from futurex.frontend.array import Array
+from futurex.frontend.objects import fill
+from futurex.ops.plainly import called_futurized
+from futurex.tree.pytree import opened, unflatten
+
+
+def waited_for(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a futurized function gives in a plain call."""
+    with called_futurized():
+        return _values(function(*args, **kwargs))
+
+
+def _values(result: Any) -> Any:
+    """The result with values for futures; lists and objects stay the ones that they are."""
+    if isinstance(result, Array):
+        return result.result()
+    found = opened(result)
+    if found is None:
+        return result
+    structure, entries = found
+    values = list(map(_values, entries))
+    if all(map(operator.is_, values, entries)):
+        return result
+    if isinstance(result, tuple):
+        return unflatten(structure, values)
+    fill(result, dict(zip(structure.keys or range(len(values)), values, strict=True)))
+    return result
