@@ -52,8 +52,11 @@ def _log(x: Node) -> Node:
     return apply("log", x)
 
 
-def near_zero(x: Node, value: float, otherwise: Callable[[Node], Node]) -> Node:
-    """``otherwise(x)``, and ``value`` where x is zero, which it never sees."""
+def near_zero(x: Node, value: float | Node, otherwise: Callable[[Node], Node]) -> Node:
+    """``otherwise(x)``, and ``value`` where x is zero, which it never sees.
+
+    A node may say how the value changes there, which the next derivative reads.
+    """
     zero = apply("equal", x, 0)
     return where(zero, value, otherwise(where(zero, 1.0, x)))
 

@@ -80,6 +80,7 @@ def test_derivatives_at_the_ends():
     assert float(fx.grad(lambda x: special.sici(x)[0].sum())(at)[0]) == 1.0
     assert abs(float(fx.grad(lambda x: special.ellipk(x).sum())(at)[0]) - np.pi / 8) < 1e-15
     assert float(fx.grad(lambda x: special.spence(x).sum())(at + 1)[0]) == -1.0
+    assert float(fx.hessian(lambda x: special.spence(x).sum())(at + 1)[0, 0]) == 0.5
     assert abs(float(fx.grad(lambda k: special.boxcox(3.0, k).sum())(at)[0]) - np.log(3) ** 2 / 2) < 1e-14
     assert float(fx.grad(lambda k: special.boxcox(0.0, k).sum())(at + 2)[0]) == 0.25
 
