@@ -52,8 +52,11 @@ def _log(x: Node) -> Node:
     return apply("log", x)
 
 
-def near_zero(x: Node, value: float, otherwise: Callable[[Node], Node]) -> Node:
-    """``otherwise(x)``, and ``value`` where x is zero, which it never sees."""
+def near_zero(x: Node, value: float | Node, otherwise: Callable[[Node], Node]) -> Node:
+    """``otherwise(x)``, and ``value`` where x is zero, which it never sees.
+
+    A node may say how the value changes there, which the next derivative reads.
+    """
     zero = apply("equal", x, 0)
     return where(zero, value, otherwise(where(zero, 1.0, x)))
 
@@ -181,18 +184,24 @@ def _moved(g: Any, slope: Any, source: Node, what: str) -> Any:
     return unbroadcast(functools.reduce(operator.add, parts), source.aval) if parts else None
 
 
-def _exponentials(x: Any, function: str, axis: Any, **options: Any) -> Any:
+def _exponentials(x: Any, *weights: Any, function: str, axis: Any, **options: Any) -> Any:
+    """With an operand more, of x's shape and type, ``logsumexp`` has weights."""
+    options |= dict(zip(("b",), weights, strict=False))
     return getattr(importlib.import_module("scipy.special"), function)(x, axis=axis, **options)
 
 
-def _exponentials_aval(x: Aval, function: str, axis: Any, keepdims: bool = False) -> Aval:
+def _exponentials_aval(x: Aval, *weights: Aval, function: str, axis: Any, keepdims: bool = False) -> Aval:
     dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
     return Aval(reduced_shape(x.shape, axis, keepdims) if function == "logsumexp" else x.shape, dtype)
 
 
-def _exponentials_rule(g: Node, out: Node, x: Node, function: str, axis: Any, keepdims: bool = False) -> Any:
+def _exponentials_rule(
+    g: Node, out: Node, x: Node, *weights: Node, function: str, axis: Any, keepdims: bool = False
+) -> Any:
     if x.dtype.kind == "c":
         return NotImplemented
+    if weights:
+        return _weighted_rule(restore(g, x, axis), restore(out, x, axis), x, *weights)
     if function == "logsumexp":
         return (restore(g, x, axis) * _exp(x - restore(out, x, axis)),)
     total = {"axis": axis, "keepdims": True, "dtype": None}
@@ -201,24 +210,31 @@ def _exponentials_rule(g: Node, out: Node, x: Node, function: str, axis: Any, ke
     return (g - _exp(out) * apply("sum", g, **total),)
 
 
+def _weighted_rule(g: Node, out: Node, x: Node, weights: Node) -> tuple[Node, Node]:
+    """What has no weight is left out, whatever it is: infinities and NaN, too."""
+    counted = where(apply("equal", weights, 0), -math.inf, x)
+    return g * weights * _exp(counted - out), g * _exp(x - out)
+
+
 def _exponentials_samples(rng: np.random.Generator) -> Iterable[Sample]:
     if importlib.util.find_spec("scipy") is None:
         return
     x = rng.normal(size=(3, 4))
     for axis in (None, (1,)):
         yield Sample((x,), {"function": "logsumexp", "axis": axis, "keepdims": axis is None})
+        yield Sample((x, rng.uniform(0.2, 0.8, (3, 4))), {"function": "logsumexp", "axis": axis, "keepdims": False})
         yield Sample((x,), {"function": "softmax", "axis": axis})
         yield Sample((x,), {"function": "log_softmax", "axis": axis})
     yield Sample((np.arange(4),), {"function": "softmax", "axis": (0,)}, order=0)
 
 
-def _exponentials_factors(x: Aval, function: str, axis: Any, keepdims: bool = False) -> str:
+def _exponentials_factors(x: Aval, *weights: Aval, function: str, axis: Any, keepdims: bool = False) -> str:
     axes = axes_of(x.ndim, axis)
     names = [f"!d{k}" if k in axes else f"d{k}" for k in range(x.ndim)]
     if function != "logsumexp":
         return f"{' '.join(names)} -> {' '.join(names)}"
     outs = [("1" if keepdims else "") if k in axes else name for k, name in enumerate(names)]
-    return f"{' '.join(names)} -> {' '.join(filter(None, outs))}"
+    return f"{', '.join([' '.join(names)] * (1 + len(weights)))} -> {' '.join(filter(None, outs))}"
 
 
 op(

@@ -203,6 +203,11 @@ def _but_at_infinity(x: Node, otherwise: Callable[[Node], Node]) -> Node:
     return where(last, 0.0, otherwise(where(last, 1.0, x)))
 
 
+def _logarithm_by_distance(y: Node) -> Node:
+    """The slope of ``spence`` at ``1 + y``; at one it has a slope and a curvature of its own."""
+    return -near_zero(y, 1.0 - y * 0.5 + y * y * (1.0 / 3.0), lambda y: apply("log1p", y) / y)
+
+
 SLOPES.update({
     "sici": lambda out, x: ((
         near_zero(x, 1.0, lambda x: _but_at_infinity(x, lambda x: apply("sin", x) / x)),
@@ -217,7 +222,7 @@ SLOPES.update({
     "expi": lambda out, x: (_exp(x) / x,),
     "exp1": lambda out, x: (-_exp(-x) / x,),
     "expn": _exponential_integral,
-    "spence": lambda out, x: (-near_zero(x - 1.0, 1.0, lambda y: apply("log1p", y) / y),),
+    "spence": lambda out, x: (_logarithm_by_distance(x - 1.0),),
     "cosm1": lambda out, x: (-apply("sin", x),),
     "sindg": lambda out, x: (special("cosdg", x) * _DEGREE,),
     "cosdg": lambda out, x: (special("sindg", x) * -_DEGREE,),

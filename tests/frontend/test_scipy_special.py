@@ -80,6 +80,7 @@ def test_derivatives_at_the_ends():
     assert float(fx.grad(lambda x: special.sici(x)[0].sum())(at)[0]) == 1.0
     assert abs(float(fx.grad(lambda x: special.ellipk(x).sum())(at)[0]) - np.pi / 8) < 1e-15
     assert float(fx.grad(lambda x: special.spence(x).sum())(at + 1)[0]) == -1.0
+    assert float(fx.hessian(lambda x: special.spence(x).sum())(at + 1)[0, 0]) == 0.5
     assert abs(float(fx.grad(lambda k: special.boxcox(3.0, k).sum())(at)[0]) - np.log(3) ** 2 / 2) < 1e-14
     assert float(fx.grad(lambda k: special.boxcox(0.0, k).sum())(at + 2)[0]) == 0.25
 
@@ -169,7 +170,30 @@ def test_any_other_ufunc_is_staged_too():
 def test_exponentials_over_axes():
     check(lambda x: (special.logsumexp(x), special.logsumexp(x, axis=1), special.logsumexp(x, 0, keepdims=True)), X)
     check(lambda x: (special.softmax(x, axis=1), special.softmax(x), special.log_softmax(x, axis=-1)), X)
-    check(lambda x: special.logsumexp(x, axis=1, b=2.0), X, staged="fragment")
+    check(lambda x: special.logsumexp(x, axis=1, return_sign=True)[0], X, staged="fragment")
+
+
+def test_weights_of_a_sum_of_exponentials():
+    signs, holes = np.array([1, -1, 1, 2]), np.where(X > 0.4, 0.5, 0.0)
+    check(lambda x, y: special.logsumexp(x, axis=1, b=2.0) + special.logsumexp(x, axis=1, b=y), X, Y)
+    check(lambda x, b: (special.logsumexp(x + 1, b=b), special.logsumexp(x, b=b > 0, axis=0, keepdims=True)), X, signs)
+    check(lambda x, b: special.logsumexp(np.where(b == 0, np.inf, x), b=b), X, holes)
+    check(lambda x, b: special.logsumexp(x, 0, b), X[0].astype("f4"), Y[:, None].astype("f4"))
+
+
+def test_derivatives_by_weights():
+    def weighted(x, b):
+        return special.logsumexp(x, axis=1, b=b).sum()
+
+    b, inner = np.array([1.0, 0.0, 0.7, 2.0]), np.array([[0.3], [0.2], [0.9]])
+    shares = np.exp(X) / (b * np.exp(X)).sum(axis=1, keepdims=True)
+    by_x, by_b = fx.grad(weighted, argnums=(0, 1))(X, b)
+    np.testing.assert_allclose(by_x, b * shares)
+    np.testing.assert_allclose(by_b, shares.sum(axis=0))
+    mapped = fx.vmap(fx.grad(lambda x, b: special.logsumexp(x, b=b)), in_axes=(0, None))(X, b)
+    np.testing.assert_allclose(mapped, b * shares)
+    np.testing.assert_allclose(fx.jvp(weighted, (X, b), (inner + 0 * X, 0 * b))[1], inner.sum())
+    np.testing.assert_allclose(fx.grad(weighted)(np.where(b == 0, np.inf, X), b), b * shares)
 
 
 @pytest.mark.parametrize(

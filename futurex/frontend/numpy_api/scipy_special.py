@@ -9,11 +9,14 @@ import inspect
 import sys
 from typing import Any
 
+import numpy as np
+
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.ufuncs import applied, as_numpy, normal_axes
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import array_node, entered, fresh
 from futurex.ops.special import PREFIX, SLOPES
+from futurex.tree.node import Node
 
 _EXPONENTIALS = ("logsumexp", "softmax", "log_softmax")
 
@@ -34,8 +37,20 @@ def call_special(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[s
         return as_numpy(applied("ufunc_call", *args, ufunc=PREFIX + name))
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     x = array_node(entered(given.pop("a") if name == "logsumexp" else given.pop("x")))
-    axis, keepdims = given.pop("axis", None), given.pop("keepdims", False)
+    axis, keepdims, weights = given.pop("axis", None), given.pop("keepdims", False), given.pop("b", None)
+    operands = [x] if weights is None else _weighted(x, array_node(entered(weights)))
+    x = operands[0]
     if any(given.values()) or x.dtype.char not in "fd" or not x.aval.static or x.size == 0:
         raise Escape(f"scipy.special.{name} of this", "these options and types are not traced")
     options = {"keepdims": bool(keepdims)} if name == "logsumexp" else {}
-    return fresh(emit("special_exponentials", x, function=name, axis=normal_axes(axis, x.ndim), **options))
+    return fresh(emit("special_exponentials", *operands, function=name, axis=normal_axes(axis, x.ndim), **options))
+
+
+def _weighted(x: Node, weights: Node) -> list[Node]:
+    """Both in one shape and in x's type, where that is the type that they meet in."""
+    if not (x.aval.static and weights.aval.static) or np.result_type(x.dtype, weights.dtype) != x.dtype:
+        raise Escape("scipy.special.logsumexp with such weights", "these types are not traced")
+    if weights.dtype != x.dtype:
+        weights = emit("cast", weights, dtype=x.dtype)
+    shape = np.broadcast_shapes(x.shape, weights.shape)
+    return [each if each.shape == shape else emit("broadcast_to", each, shape=shape) for each in (x, weights)]
