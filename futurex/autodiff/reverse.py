@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.autodiff.silence import silent
-from futurex.ops.tapes import Tape, plain, zeros_for
+from futurex.ops.tapes import Tape, added, plain, zeros_for
 from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, same
@@ -184,25 +184,6 @@ def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
         cotangent = apply("sum_to", cotangent, shape=node.aval.shape)
     cotangent = fitted(cotangent, node.aval)
     sums[node] = cotangent if node not in sums else added(sums[node], cotangent)
-
-
-def added(x: Node, y: Node) -> Node:
-    """The sum of two derivatives of one value; one that a part of it has is added to that part of the other."""
-    if isinstance(x.aval, Tape):
-        return apply("add_tapes", x, y)
-    if _is_of_part(x) and not _is_of_part(y):
-        x, y = y, x
-    if not _is_of_part(y) or x.aval != y.aval:
-        return x + y
-    return build(y.record, (x, *y.inputs[1:]), y.attrs, y.aval, y.src)
-
-
-def _is_of_part(derivative: Node) -> bool:
-    """Is it zero but for what was added to one part of it?"""
-    if derivative.op != "store" or derivative.attrs["mode"] != "add" or "dims" in derivative.attrs:
-        return False
-    base = derivative.inputs[0]
-    return base.op == "full" and base.inputs[0].op == "const" and not np.any(base.inputs[0].value)
 
 
 def fitted(derivative: Node, aval: Aval) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.ops.elementwise import zeros_like
-from futurex.ops.tapes import element, plain
+from futurex.ops.tapes import added, element, plain
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, new_symbol, nominal, same
@@ -104,8 +104,8 @@ class _Backward:
         kept = [stand_in(params[k]) for k in read]
         cots = dict(zip(self.active, self.back.inline([arguments.get(node, node) for node in params]), strict=True))
         for k, extra in more:
-            cots[k] = cots[k] + extra
-        totals = [total + cots[k] for total, k in zip(sums, summed, strict=True)]
+            cots[k] = added(cots[k], extra)
+        totals = [added(total, cots[k]) for total, k in zip(sums, summed, strict=True)]
         rounds = [node for _, node in (*on_tape, *ys, *more)]
         body = Graph(
             [*cts, *sums, *rounds, *kept],

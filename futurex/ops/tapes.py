@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.ops.elementwise import zeros_like
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, build
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -72,3 +72,22 @@ def collector(element: Aval, length: int | None, rounds: int) -> Any:
 def zeros_for(value: Node) -> Node:
     """The derivative of a value on which nothing depends."""
     return apply("zero_tape", value) if isinstance(value.aval, Tape) else zeros_like(plain(value.aval))
+
+
+def added(x: Node, y: Node) -> Node:
+    """The sum of two derivatives of one value; one that a part of it has is added to that part of the other."""
+    if isinstance(x.aval, Tape):
+        return apply("add_tapes", x, y)
+    if _is_of_part(x) and not _is_of_part(y):
+        x, y = y, x
+    if not _is_of_part(y) or x.aval != y.aval:
+        return x + y
+    return build(y.record, (x, *y.inputs[1:]), y.attrs, y.aval, y.src)
+
+
+def _is_of_part(derivative: Node) -> bool:
+    """Is it zero but for what was added to one part of it?"""
+    if derivative.op != "store" or derivative.attrs["mode"] != "add" or "dims" in derivative.attrs:
+        return False
+    base = derivative.inputs[0]
+    return base.op == "full" and base.inputs[0].op == "const" and not np.any(base.inputs[0].value)

@@ -33,6 +33,7 @@ from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
 from futurex.passes.stacks import reduce_stacks
+from futurex.passes.thin_tapes import thin_tapes
 from futurex.passes.triangles import substitute
 from futurex.passes.turns import copy_turned
 from futurex.passes.winograd import tile_convolutions
@@ -43,7 +44,7 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, substitute, share, compute_everywhere, prune, stack_tapes, lower_contractions,
+    expand, simplify, substitute, share, compute_everywhere, prune, thin_tapes, stack_tapes, lower_contractions,
     transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps,
     write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops,
     order_columns, join_in_place, fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
