@@ -21,8 +21,9 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
-LARGEST = 1 << 16
-"""Elements of an array operation in a body from which NumPy's kernels, and threads, do as well."""
+LARGEST, LARGEST_MASKED = 1 << 16, 1 << 15
+"""Elements of an array operation in a body from which NumPy's kernels, and threads, do as well; and where the run finds
+how many elements are picked."""
 _PART = 1 << 15  # elements of it in one part of a loop whose rows are shared
 _MOST_WORK = float(1 << 22)  # operations of a product in a body: the same, unless it is made of tiles
 _LEAST_SHARED = 1 << 13
@@ -138,7 +139,8 @@ def _profits(node: Node, split: Split | None) -> bool:
     bodies = [body for _, body in _bodies(node)]
     if not 0 < sum(len(each.nodes) for each in bodies) <= _MOST_NODES:
         return False
-    if any(math.prod(shape) > LARGEST for shape in _sizes(node, split)):
+    picks = any(not isinstance(each.aval, tuple) and not each.is_static for body in bodies for each in body.nodes)
+    if any(math.prod(shape) > (LARGEST_MASKED if picks else LARGEST) for shape in _sizes(node, split)):
         return False
     return not any(_is_work(each, split) for body in bodies for each in body.nodes if each.op not in _FREE)
 

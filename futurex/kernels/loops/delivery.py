@@ -93,7 +93,7 @@ def before(users: Users, store: Node, producer: Node) -> set[Node] | None:
     needed, shown = {base, *store.inputs[2:]}, [base]
     while shown:
         source = shown.pop()
-        for user in users[source]:
+        for user in users.get(source, ()):
             if user is producer:
                 if not is_in_place(store, producer, source):
                     return None
