@@ -12,8 +12,19 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, SHORT_ROW, SUPPORTED, function_of, is_slow, loop_of
+from futurex.ops.fusion import (
+    COMPLEX,
+    CORRECTLY_ROUNDED,
+    PARTS,
+    REMAINDERS,
+    SHORT_ROW,
+    SUPPORTED,
+    function_of,
+    is_slow,
+    loop_of,
+)
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, adds_converted, holds_reduction, levels
@@ -66,28 +77,31 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
-def fuse_small(graph: Graph) -> Graph:
+def fuse_small(graph: Graph, *, of_complex: bool = False) -> Graph:
     """The graph with elementwise operations of one shape and NumPy's bits as regions, however few elements they have:
-    for code that is one function, in which a loop for each of them costs as much as the work."""
-    if sum(map(_is_exact, graph.nodes)) < SEVERAL:
+    for code that is one function, in which a loop for each of them costs as much as the work. ``of_complex``: are those
+    of complex numbers among them?"""
+    known = SUPPORTED | COMPLEX if of_complex else SUPPORTED
+    exact = functools.partial(_is_exact, known=known)
+    if sum(map(exact, graph.nodes)) < SEVERAL:
         return graph
     order = program_order(graph)
     regions = Regions(order, _may_be_small)
-    for node in filter(_is_exact, order):
-        for source in filter(_is_exact, node.inputs):
+    for node in filter(exact, order):
+        for source in filter(exact, node.inputs):
             regions.merge(source, node)
-    groups = [group for group in regions.groups(_is_exact) if len(group) >= SEVERAL]
+    groups = [group for group in regions.groups(exact) if len(group) >= SEVERAL]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
-def _is_exact(node: Node) -> bool:
+def _is_exact(node: Node, known: frozenset[Any]) -> bool:
     if not isinstance(node.aval, Aval) or not node.is_static or not node.inputs or node.size < SEVERAL:
         return False
     if loop_of(node) is None or _is_view(node) or function_of(node) not in CORRECTLY_ROUNDED - REMAINDERS:
         return False
     if node.op == "cast" and node.inputs[0].dtype.kind == "f" and node.dtype.kind in "iu":
         return False  # it may fail, as remainders may, and a loop that may be left early is none of vectors
-    return all(each.dtype in SUPPORTED for each in (node, *node.inputs))  # complex numbers have code of their own
+    return all(each.dtype in known for each in (node, *node.inputs))
 
 
 def _may_be_small(nodes: list[Node]) -> bool:

@@ -8,6 +8,7 @@ from compare import calls_of_loops, outcome
 
 import futurex as fx
 from futurex.kernels.numba_ import complexes
+from futurex.passes.fuse import fuse_small
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=24) + 1j * RNG.normal(size=24)
@@ -180,3 +181,76 @@ def test_derivatives_go_through_products_of_scalars():
     along_x, along_y = function(x + h, y) - function(x - h, y), function(x, y + h) - function(x, y - h)
     expected = [along_x / (2 * h), along_y / (2 * h)]
     np.testing.assert_allclose(fx.grad(function, argnums=(0, 1))(x, y), expected, rtol=1e-7)
+
+
+def squared(z, c, rounds):
+    for _ in range(rounds):
+        z = z * z * 0.5 + c
+    return z
+
+
+def divided(z, c, rounds):
+    for _ in range(rounds):
+        z = (z - c) / (z + 2.0) + np.conj(c) * 0.3 - z
+    return z
+
+
+def chosen(z, c, rounds):
+    count = np.zeros(z.shape, int)
+    for k in range(rounds):
+        inside = np.less(abs(z), 2.0)
+        count[inside] = k
+        z[inside] = z[inside] ** 2 + c[inside]
+    return z, count
+
+
+def of_parts(z, c, rounds):
+    for _ in range(rounds):
+        z = np.where(z.real > c.imag, z.real * c + 1j * z.imag, np.square(z) * c.real - c)
+    return z, abs(z) * z.real
+
+
+def through_views(z, c, rounds):
+    for _ in range(rounds):
+        z[1:, ::2] = z[1:, ::2] * c[:-1, 1::2] + abs(c[1:, ::2]) * 0.5
+        z[:, 1] = z[:, 0] * 0.25 - c[:, 3] * z[:, 1]
+    return z
+
+
+def compared(z, c, rounds):
+    same = np.zeros(z.shape, bool)
+    for _ in range(rounds):
+        same = (z == c) | ((z * 0.5 != c) & np.isfinite(z + c))
+        z = np.reciprocal(z + 0.5) + np.where(same, c, -z)
+    return z, same
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("extents", [(6, 8), (60, 60)])
+@pytest.mark.parametrize("program", [squared, divided, chosen, of_parts, through_views, compared])
+@pytest.mark.filterwarnings("error:a kernel was not compiled")
+def test_operations_on_complex_arrays_in_rounds_are_numpys_to_the_last_bit(program, extents, dtype, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    staged = fx.futurize(lambda z, c, rounds: program(z.copy(), c, rounds), escape="error")
+    odd = np.resize(ODD, extents)
+    for kind in ("plain", "plain", "odd"):
+        z, c = (RNG.normal(size=extents) + 1j * RNG.normal(size=extents) for _ in range(2))
+        z, c = z.astype(dtype), c.astype(dtype)
+        if kind == "odd":
+            z = odd.astype(dtype)
+        with np.errstate(all="ignore"):
+            expected = program(z.copy(), c, 5)
+        found = staged(z, c, 5)
+        several = isinstance(expected, tuple)
+        for mine, theirs in zip(found if several else [found], expected if several else [expected], strict=True):
+            assert np.asarray(mine).dtype == theirs.dtype
+            np.testing.assert_array_equal(np.asarray(mine), theirs)  # NaN equal NaN
+
+
+def test_operations_on_complex_arrays_are_one_loop():
+    if not complexes.known():
+        pytest.skip("NumPy makes products of its own here")
+    staged = fx.lower(fx.futurize(lambda z, c: squared(z.copy(), c, 5)), GRID, GRID).graph
+    body = next(node for node in staged.nodes if node.op == "loop").attrs["body"]
+    assert [node.op for node in fuse_small(body, of_complex=True).nodes].count("fused") == 1
+    assert [node.op for node in fuse_small(body).nodes].count("fused") == 0

@@ -116,9 +116,11 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
 def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     """One element of a node of a region, with the bits of compiled regions, where functions are polynomials."""
     name, f = function_of(node), e.function
-    if name not in FUNCTIONS:
-        return scalar(e, node, operands)
     loop = loop_of(node)
+    if name not in FUNCTIONS:
+        if loop is not None and resolved_loop(node) is None:  # complex numbers
+            return values.in_loop(f, node.op, operands, *loop)
+        return scalar(e, node, operands)
     if loop is None or not has_fma() or (loop[1].kind == "c" and not complexes.known()):
         raise Unsupported(f"{name} in a region")
     registers = [values.converted(f, value, dtype) for value, dtype in zip(operands, loop[0], strict=True)]

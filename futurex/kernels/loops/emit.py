@@ -41,6 +41,7 @@ from futurex.kernels.loops.order import Placed, schedule
 from futurex.kernels.loops.records import RUNTIME
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import NUMBERS, Scalar, constant
+from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.scalar import joined
 from futurex.passes.expand import by_elements, without_sweeps
 from futurex.passes.fuse import fuse_small
@@ -224,7 +225,8 @@ class Emitter:
 
     def graph(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """The results of a sub-graph; the caller releases them."""
-        graph = fuse_small(by_elements(without_sweeps(graph)))  # every reduction has a form of its own here
+        graph = by_elements(without_sweeps(graph))  # every reduction has a form of its own here
+        graph = fuse_small(graph, of_complex=complexes.known())
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
         scheduled = schedule(graph)
         order, delivery = scheduled.order, Delivery(self, env, scheduled.wanted)
