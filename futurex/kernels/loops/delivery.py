@@ -44,7 +44,7 @@ Users = Mapping[Node, Sequence[Node]]
 def wanted(graph: Graph, users: Users, consumer: Mapping[Node, Node]) -> Wanted:
     """Where results may be made; ``consumer``: by whom an array is overwritten.
 
-    A row goes into an array that nobody reads once it is made (:func:`readers`), and only its store reads it where
+    A row goes into an array that nobody reads once it is made (:func:`before`), and only its store reads it where
     what is stored is overwritten itself.
     """
     found: dict[tuple[Node, int], Destination] = {}
