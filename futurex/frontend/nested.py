@@ -7,14 +7,12 @@ and is waited for.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.array import Array
-from futurex.frontend.objects import fill
+from futurex.frontend.objects import renewed
 from futurex.ops.plainly import called_futurized
-from futurex.tree.pytree import opened, unflatten
 
 
 def waited_for(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -27,14 +25,4 @@ def _values(result: Any) -> Any:
     """The result with values for futures; lists and objects stay the ones that they are."""
     if isinstance(result, Array):
         return result.result()
-    found = opened(result)
-    if found is None:
-        return result
-    structure, entries = found
-    values = list(map(_values, entries))
-    if all(map(operator.is_, values, entries)):
-        return result
-    if isinstance(result, tuple):
-        return unflatten(structure, values)
-    fill(result, dict(zip(structure.keys or range(len(values)), values, strict=True)))
-    return result
+    return renewed(result, _values)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import collections
+import operator
 import types
+from collections.abc import Callable
 from typing import Any
+
+from futurex.tree.pytree import opened, unflatten
 
 LISTS = (list, collections.deque)
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
@@ -89,3 +93,19 @@ def _slots(kind: type) -> list[str]:
     names = [vars(base).get("__slots__", ()) for base in kind.__mro__]
     flat = [name for entry in names for name in ((entry,) if isinstance(entry, str) else entry)]
     return [name for name in flat if name not in ("__dict__", "__weakref__")]
+
+
+def renewed(nest: Any, of: Callable[[Any], Any]) -> Any:
+    """A nest with ``of(entry)`` for its entries: lists and objects stay the ones that they are, tuples are made anew. A
+    leaf is itself."""
+    found = opened(nest)
+    if found is None:
+        return nest
+    structure, entries = found
+    mine = list(map(of, entries))
+    if all(map(operator.is_, mine, entries)):
+        return nest
+    if isinstance(nest, tuple):
+        return unflatten(structure, mine)
+    fill(nest, dict(zip(structure.keys or range(len(mine)), mine, strict=True)))
+    return nest

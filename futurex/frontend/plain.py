@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.nest_texts import Unwritten
-from futurex.frontend.objects import fill
+from futurex.frontend.objects import renewed
 from futurex.frontend.ownership import Looked, call_and_look
 from futurex.frontend.returned import Call, Kind, Otherwise, Shared, owns, with_rows, written_call
 from futurex.runtime.futures import Done
@@ -206,17 +206,7 @@ class _StandIns:
         for value, stand_in in self.pairs:
             if stand_in is result:
                 return value
-        found = opened(result)
-        if found is None:
-            return result
-        structure, entries = found
-        mine = [self.replaced(entry) for entry in entries]
-        if all(map(operator.is_, mine, entries)):
-            return result
-        if isinstance(result, tuple):
-            return unflatten(structure, mine)
-        fill(result, dict(zip(structure.keys or range(len(mine)), mine, strict=True)))
-        return result
+        return renewed(result, self.replaced)
 
     def give_back(self) -> None:
         """Bring the caller's containers to what the function made of their stand-ins."""
