@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.tree.node import Node
 
-LEAST_ROW = 16
+LEAST_ROW = 8
 """Elements of a row below which a view is copied rather than read with its gaps."""
 LEAST_IN_BLOCKS = 4096
 """Elements of a result, or a view, from which blocks of rows are read as one loop, where rows are short."""

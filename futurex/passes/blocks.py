@@ -8,7 +8,7 @@ from futurex.ops.joined import Index, are_columns
 from futurex.ops.strides import LEAST_ROW, is_scattered, step_of
 from futurex.ops.views import Step, box
 from futurex.passes.fold import constant
-from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES
+from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, is_number
 from futurex.passes.simplify import scalar_of, simplified
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, topological
@@ -93,7 +93,8 @@ class Blocks:
         self.outs.append(value)
         self.indices.append(index)
         inside = _inside_of(value)
-        return len(inside) <= MOST_NODES and sum(not each.inputs for each in inside) <= MOST_ARRAYS
+        arrays = [each for each in inside if not each.inputs and not is_number(each)]
+        return len(inside) <= MOST_NODES and len(arrays) <= MOST_ARRAYS
 
     def _add_columns(self, root: Node, node: Node, inner: Bounds, bounds: Bounds) -> bool:
         """The columns of a part that is one, without the axis, or is read."""

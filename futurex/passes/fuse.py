@@ -46,8 +46,9 @@ BESIDE_ALONE = 2048
 100 µs."""
 COPY, FUNCTION = 2, 8
 """How many additions take as long as the copy of a view that does not lie in rows, and as a function."""
-MOST_NODES, MOST_ARRAYS = 64, 24
-"""Limits of one region: what compiles in milliseconds and what the pointers of a processor can follow."""
+MOST_NODES, MOST_ARRAYS = 512, 24
+"""Limits of one region: what compiles in a tenth of a second, where a function counts as several operations, and what
+the pointers of a processor can follow."""
 
 
 def fuse(graph: Graph, few: int | None = None) -> Graph:
@@ -105,9 +106,20 @@ def _is_exact(node: Node, known: frozenset[Any]) -> bool:
 
 
 def _may_be_small(nodes: list[Node]) -> bool:
-    inside, shape = set(nodes), nodes[0].shape
-    arrays = {source for node in nodes for source in node.inputs if source not in inside}
-    return len(nodes) <= MOST_NODES and len(arrays) <= MOST_ARRAYS and all(node.shape == shape for node in nodes)
+    few = len(nodes) <= MOST_NODES and len(_read_from_outside(nodes)) <= MOST_ARRAYS
+    return few and all(node.shape == nodes[0].shape for node in nodes)
+
+
+def _read_from_outside(nodes: list[Node]) -> set[Node]:
+    """The arrays that these nodes read and do not make; numbers that are known become part of a region."""
+    inside = set(nodes)
+    sources = {source for node in nodes for source in node.inputs if source not in inside}
+    return {source for source in sources if not is_number(source)}
+
+
+def is_number(node: Node) -> bool:
+    """Is it a constant without dimensions, which a region's code has in it?"""
+    return node.op == "const" and node.shape == ()
 
 
 def program_order(graph: Graph) -> Sequence[Node]:
@@ -259,10 +271,10 @@ class Regions:
 
 
 def _may_be_one(nodes: list[Node], fewest: int, few: int) -> bool:
-    if len(nodes) > MOST_NODES or not _is_region(nodes, fewest, few):
+    functions = sum(map(_is_within_units, nodes)) if len(nodes) * FUNCTION > MOST_NODES else 0
+    if len(nodes) + (FUNCTION - 1) * functions > MOST_NODES or not _is_region(nodes, fewest, few):
         return False
-    inside = set(nodes)
-    return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS
+    return len(_read_from_outside(nodes)) <= MOST_ARRAYS
 
 
 @dataclass
@@ -341,7 +353,7 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
     views = _with_sources([node for node in read if _is_view(node)], inside)
     bases = {node.inputs[0] for node in views} & inside
     outs = [node for node in group if not _is_view(node) and (node in read or node in bases)]
-    inner, inputs = taken_in(group, new, lambda constant: constant.shape == ())
+    inner, inputs = taken_in(group, new, is_number)
     params = [each for each in inner.values() if each.op == "param"]
     for node in group:
         inner[node] = rebuilt(node, [inner[source] for source in node.inputs])

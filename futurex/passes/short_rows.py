@@ -25,7 +25,7 @@ from futurex.ops.fusion import SUPPORTED, loop_of
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.strides import LEAST_ROW
 from futurex.ops.sweeps import VIEWS, turned
-from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS, MOST_NODES
+from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS
 from futurex.passes.reductions import EXACT, bits_of
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
@@ -37,6 +37,8 @@ _JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _LONGEST = 7
 _SUMS = _LONGEST + 1
 """That NumPy adds up side by side, of longer rows."""
+_MOST_WRITTEN = 64
+"""Operations that are written out for all elements of a row."""
 _LEAST = 1024
 """Elements from which that is faster where no kernel reduces rows as they lie: see :mod:`futurex.passes.fuse`."""
 _ALL = ("s", None, None, None)
@@ -150,7 +152,7 @@ def _computed_for(node: Node, users: Mapping[Node, Sequence[Node]], results: Col
             found.add(source)
             pending += [each for each in source.inputs if isinstance(each.aval, Aval) and each.is_static]
     count = math.prod(node.inputs[0].shape[axis] for axis in _axes(node))
-    return frozenset(found - {node}) if len(found) * count <= MOST_NODES else frozenset()
+    return frozenset(found - {node}) if len(found) * count <= _MOST_WRITTEN else frozenset()
 
 
 def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) -> Node:

@@ -14,7 +14,7 @@ import numpy as np
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, function_of, loop_of
 from futurex.ops.spectra import work_of
-from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, Regions, program_order, rebuild, taken_in
+from futurex.passes.fuse import MOST_ARRAYS, Regions, program_order, rebuild, taken_in
 from futurex.passes.rewrite import users_of
 from futurex.passes.simplify import scalar_of
 from futurex.tree.aval import Aval
@@ -24,7 +24,7 @@ from futurex.tree.source import at
 
 LONGEST, MOST_WORK = 5000, 20000
 """Operations for each column of one map, and of those of a region, that straight code is made for."""
-LEAST_COLUMNS = 16
+LEAST_COLUMNS, _MOST_NODES = 16, 64
 _SINGLE, _TRUTH = np.dtype(np.float32), np.dtype(bool)
 _ON_NUMBERS = CORRECTLY_ROUNDED - {
     "floor_divide", "remainder", "fmod", "left_shift", "right_shift", "copysign", "nextafter"
@@ -116,7 +116,7 @@ def _fit(nodes: list[Node]) -> bool:
     read = {source for node in nodes for source in node.inputs}
     work = sum(work_of(node.attrs["outputs"], node.attrs["taps"]) for node in nodes if node.op == "spectral_map")
     work += 2.5 * sum(_extents(node)[0] for node in arrays if isinstance(node.aval, Aval))
-    if len(nodes) > MOST_NODES or any(node.op == "sum" and node in read for node in nodes):
+    if len(nodes) > _MOST_NODES or any(node.op == "sum" and node in read for node in nodes):
         return False
     return len(columns) == 1 and len(read - inside) <= MOST_ARRAYS and work <= MOST_WORK
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from futurex.ops.strides import lies_in_rows, undone
+from futurex.ops.strides import LEAST_ROW, lies_in_rows, undone
 from futurex.ops.views import Chain, around, view
 from futurex.passes.assemble import product_of
 from futurex.passes.fuse import ALONE_ELEMENTS
@@ -20,7 +20,7 @@ from futurex.tree.node import Node, apply
 
 _MOST_AXES = 4
 _LEAST_ROW = 16
-"""Elements of a row of the view below which NumPy copies it there."""
+"""Elements of a row of the view below which NumPy copies a product there."""
 
 
 def write_through(graph: Graph) -> Graph:
@@ -50,7 +50,7 @@ def _suits(store: Node) -> bool:
     if base.ndim > _MOST_AXES or around(base.shape, store.attrs["chain"]) is None:
         return False
     target = view(np.empty(base.shape, base.dtype), store.attrs["chain"], ())
-    rows = target.flags.c_contiguous or (target.shape[-1:] >= (_LEAST_ROW,) and lies_in_rows(target))
+    rows = target.flags.c_contiguous or (target.shape[-1:] >= (LEAST_ROW,) and lies_in_rows(target))
     return target.shape == value.shape and rows
 
 

@@ -20,9 +20,9 @@ def lone(name, size, few=None):
     return fuse(Graph([x], [node]), few).outs[0].op
 
 
-def region(make, shape):
-    x, outside = param(Aval(shape, F4)), param(Aval(shape, F4))
-    return NumbaBackend().claim(apply("fused", outside, graph=Graph([x], [make(x)], "region")), 1).call.text
+def region(make, *shapes):
+    inside, outside = ([param(Aval(shape, F4)) for shape in shapes] for _ in range(2))
+    return NumbaBackend().claim(apply("fused", *outside, graph=Graph(inside, [make(*inside)], "region")), 1).call.text
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -44,13 +44,28 @@ def test_numpy_tells_which_of_its_functions_are_in_wide_registers():
     assert ("expm1" in known) == bool(features.get("X86_V4"))
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-def test_loops_of_functions_take_vectors_side_by_side_where_registers_are_few(narrow, monkeypatch):
-    monkeypatch.setattr(emit, "has_scale", lambda: not narrow)
+def chain(x, length):
+    for k in range(length):
+        x = x * (1.5 + k)
+    return x
+
+
+def test_loops_of_functions_and_of_long_chains_take_vectors_side_by_side():
     note = '"llvm.loop.interleave.count"'
-    assert (note in region(lambda x: apply("tanh", x), (1000,))) == narrow
+    assert note in region(lambda x: apply("tanh", x), (1000,))
     assert note not in region(lambda x: apply("tanh", x), (200,))
     assert note not in region(lambda x: apply("square", x), (1000,))
+    assert note in region(lambda x: chain(x, 20), (1000,))
+    assert note not in region(lambda x: sum(chain(x + k, 20) for k in range(8)), (1000,))  # which keep it busy
+
+
+def test_rows_with_divisions_end_in_a_vector_with_a_mask(monkeypatch):
+    note = '"llvm.loop.vectorize.predicate.enable"'
+    for known in (True, False):
+        monkeypatch.setattr(emit, "has_masks", lambda known=known: known)
+        assert (note in region(lambda x, y: x / y, (100, 23), (100, 1))) == known
+        assert note not in region(lambda x, y: x / y, (100, 32), (100, 1))
+        assert note not in region(lambda x, y: x * y, (100, 23), (100, 1))
 
 
 @pytest.mark.parametrize(("dtype", "least"), [("f4", -110.0), ("f8", -760.0)])

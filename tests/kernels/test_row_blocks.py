@@ -56,6 +56,26 @@ def test_exact_operations_have_numpys_bits(length, dtype):
                 np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+@pytest.mark.parametrize("length", [8, 9, 11, 15, 16, 23, 31, 40, 63])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_with_gaps_and_divisions_have_numpys_bits(length, dtype):
+    """Also where a divisor is zero, and where what lies in the gaps is."""
+
+    def plain(x, y):
+        upper, lower = x[1:-1, 1:], y[1:-1, :-1]
+        y[2:, 1:] = np.where(lower > upper, upper / lower, lower / upper) * np.sqrt(upper) + lower
+        return y
+
+    f, rng = fx.futurize(plain), np.random.default_rng(length)
+    rows = 70_000 // length
+    x, y = (rng.integers(0, 3, (rows, length + 1)).astype(dtype) for _ in range(2))
+    x[:, 0], y[:, -1] = 0, 0
+    with np.errstate(all="ignore"):
+        expected = plain(x, y.copy())
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(f(x, y.copy())), expected)
+
+
 @pytest.mark.parametrize("dtype", ["c8", "c16", "?"])
 def test_complex_numbers_and_truth_values(dtype):
     def plain(x, mean, scale):

@@ -266,6 +266,14 @@ def test_regions_stay_within_their_limits():
     assert max(len(ops_of(region)) for region in regions) <= fuse_module.MOST_NODES
 
 
+def test_numbers_are_no_arrays_of_a_region():
+    x, y = p(40, 40), p(40, 40)
+    value = x
+    for k in range(2 * fuse_module.MOST_ARRAYS):
+        value = (value + 0.5 * k) * y
+    assert ops_of(fuse(Graph([x, y], [value]))).count("fused") == 1
+
+
 def adam_step(shape):
     names = "pmvg"
     inputs = [p(*shape, name=name) for name in names]

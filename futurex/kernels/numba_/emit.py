@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.kernels.numba_ import nearest, past, squares
 from futurex.kernels.numba_.code import ENTRY, loop_note, share
-from futurex.kernels.numba_.compiler import has_scale
+from futurex.kernels.numba_.compiler import has_masks
 from futurex.kernels.numba_.element import computed
 from futurex.kernels.numba_.layout import Axes, Layout
 from futurex.kernels.numba_.nests import Nest
@@ -37,10 +37,16 @@ PIECE = 64
 """Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
 _LEAST_ASIDE = 1024
 """Elements of rows that are not whole pieces: what lies beside these is stored apart."""
-_ABREAST, LEAST_ABREAST = 4, 256
-"""Vectors side by side, in rows of so many elements, where there are functions and sixteen registers: left alone, LLVM
-keeps to one vector, whose steps wait for each other. Four, part of which lie on the stack, take 0.6 to 0.95 of the
-time."""
+_FOUR_ABREAST, LEAST_ABREAST = '"llvm.loop.interleave.count", i32 4', 256
+"""Vectors side by side, in rows of so many elements, where there are functions or a long chain of operations: left
+alone, LLVM keeps to one vector or two, whose steps wait for each other. Four, part of which may lie on the stack, take
+0.6 to 0.95 of the time."""
+_LONG_CHAIN, _BROAD = 16, 4
+"""Operations that wait for each other from which that holds without functions, and how many there are for each of a
+chain where one vector keeps the processor busy, and four would lie on the stack."""
+_MASKED = '"llvm.loop.vectorize.predicate.enable", i1 true'
+"""The elements of a short row that are no whole vector are one with a mask: one by one, their divisions take as long as
+many rows. With divisions 0.3 to 0.6 of the time; without, what is read through a mask takes longer."""
 _FIRST_NOTE = 500
 """The number of the first note of a loop: others that a module has begin elsewhere."""
 
@@ -210,19 +216,28 @@ class Emitter:
         self._element(values)
         lines += self._flush()
         for d in reversed(range(self.depth)):
-            again = f"br label %head{d}{self._abreast() if d == self.depth - 1 else ''}"
+            again = f"br label %head{d}{self._noted() if d == self.depth - 1 else ''}"
             lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  {again}"]
             lines.append(f"done{d}:")
         return lines
 
-    def _abreast(self) -> str:
+    def _noted(self) -> str:
         """What the vectoriser is told of a loop along rows."""
-        if has_scale() or not self.region.approximate or self.length < LEAST_ABREAST:
+        region, chain = self.region, self.region.chain
+        if self.length >= LEAST_ABREAST:
+            busy = chain >= _LONG_CHAIN and len(region.graph.nodes) > _BROAD * chain
+            word = _FOUR_ABREAST if (region.approximate or chain >= _LONG_CHAIN) and not busy else None
+        else:
+            word = _MASKED if has_masks() and region.divides and self.length % self._lanes() else None
+        if word is None:
             return ""
-        word = f'"llvm.loop.interleave.count", i32 {_ABREAST}'
         mark, lines = loop_note(_FIRST_NOTE + len(self.notes), word)
         self.notes += lines
         return mark
+
+    def _lanes(self) -> int:
+        """Elements of the widest type in a register, which is a line long."""
+        return LINE // max(node.dtype.itemsize for node in self.region.graph.nodes)
 
     def _in_tiles(self, across: int, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """All loops, in tiles of the rows along loop ``across`` and the columns: of each, operands that lie the other
@@ -338,7 +353,7 @@ class Emitter:
             *element,
             "  %onward = add nsw i64 %within, 1",
             f"  %again = icmp slt i64 %onward, {PIECE}",
-            f"  br i1 %again, label %each, label %gone{self._abreast()}",
+            f"  br i1 %again, label %each, label %gone{self._noted()}",
             "gone:",
         ]
         if rows:

@@ -16,6 +16,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
+_DIVISIONS = ("divide", "reciprocal", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,21 @@ class Region:
     def approximate(self) -> bool:
         """Does it hold functions whose bits are not NumPy's?"""
         return any(function_of(node) in FUNCTIONS for node in self.graph.nodes)
+
+    @property
+    def chain(self) -> int:
+        """How many operations wait for each other, at most."""
+        depth: dict[Node, int] = {}
+        for node in self.graph.nodes:
+            depth[node] = max((depth[source] + 1 for source in node.inputs), default=0)
+        return max(depth.values())
+
+    @property
+    def divides(self) -> bool:
+        """Are there divisions or roots of floats, and no functions?"""
+        return not self.approximate and any(
+            node.dtype.kind == "f" and function_of(node) in _DIVISIONS for node in self.graph.nodes
+        )
 
     @property
     def guarded(self) -> bool:

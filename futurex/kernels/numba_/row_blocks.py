@@ -138,7 +138,7 @@ class _InBlocks(Emitter):
         nest.lines.append(f"  {self.index} = add nsw i64 %within, 0")
         self._element(values)
         nest.lines += self._flush()
-        nest.leave(self._abreast())
+        nest.leave(self._noted())
         for k, node in enumerate(self.outs if self.aside else ()):
             count = body.emit(f"mul nsw i64 {length}, {node.dtype.itemsize}")
             body.lines.append(past.row_sent(self.rows[f"%o{k}"], f"%w{k}", count))
