@@ -134,6 +134,9 @@ def function_of(node: Node) -> str:
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
 
 
+_OUTRUN = frozenset(("exp", "exp2", "expm1", "log", "tanh", "arctan", "arctan2"))
+
+
 @functools.cache
 def _in_wide_registers() -> frozenset[str]:
     """NumPy's functions whose loops on this processor take 16 or 8 numbers at once, at 0.2 to 2 ns each."""
@@ -157,6 +160,13 @@ def is_slow(node: Node, *, here: bool) -> bool:
         return True
     known = here and function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc"
     return known and function not in _in_wide_registers()
+
+
+def is_outrun(node: Node) -> bool:
+    """Is it a function for which NumPy's loops in wide registers, too, take longer than a kernel on a thousand numbers
+    or more? Sines in double precision it computes one by one, whatever it says."""
+    function = function_of(node)
+    return (node.dtype.kind == "f" and function in _OUTRUN) or (node.dtype.char == "d" and function in ("sin", "cos"))
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:

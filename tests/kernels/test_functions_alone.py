@@ -8,14 +8,14 @@ import pytest
 
 from futurex.kernels.numba_ import NumbaBackend, compiler, emit
 from futurex.ops import fusion
-from futurex.passes.fuse import ALONE_ELEMENTS, FEWEST_ELEMENTS, fuse
+from futurex.passes.fuse import ALONE_ELEMENTS, FEWEST_ELEMENTS, OUTRUN_ELEMENTS, fuse
 from futurex.tree import Aval, Graph, apply, param
 
 F4 = np.dtype("f4")
 
 
-def lone(name, size, few=None):
-    x = param(Aval((size,), F4))
+def lone(name, size, few=None, dtype=F4):
+    x = param(Aval((size,), dtype))
     node = apply("ufunc_call", x, ufunc="scipy.special.erf") if name == "erf" else apply(name, x)
     return fuse(Graph([x], [node]), few).outs[0].op
 
@@ -34,6 +34,14 @@ def test_functions_that_numpy_computes_one_by_one_are_regions_from_few_elements_
     assert lone("sqrt", FEWEST_ELEMENTS) == "sqrt"
     assert lone("exp", ALONE_ELEMENTS) == "fused"
     assert lone("exp", FEWEST_ELEMENTS, few=2) == "exp"  # on a device, where NumPy's speed does not matter
+
+
+def test_functions_for_which_numpy_takes_longer_in_registers_too_are_regions_from_a_thousand_elements_on(monkeypatch):
+    monkeypatch.setattr(fusion, "_in_wide_registers", lambda: frozenset(["exp", "sin", "cbrt"]))
+    assert lone("exp", OUTRUN_ELEMENTS) == "fused"
+    assert lone("exp", OUTRUN_ELEMENTS - 1) == "exp"
+    assert lone("cbrt", ALONE_ELEMENTS - 1) == "cbrt"
+    assert [lone("sin", OUTRUN_ELEMENTS, dtype=np.dtype(kind)) for kind in "df"] == ["fused", "sin"]
 
 
 def test_numpy_tells_which_of_its_functions_are_in_wide_registers():

@@ -29,7 +29,7 @@ from futurex.tree.node import Node
 
 PARALLEL_BYTES = 512 * 1024
 """Bytes moved below which one thread is done before a second has started."""
-LONG = 128 * 1024
+LONG, _LONG_OF_FUNCTIONS = 128 * 1024, 16 * 1024
 """Elements of a single row that the threads share."""
 _FUNCTION = 2
 """Times the bytes of a function's results, what is moved in the time that it takes."""
@@ -67,9 +67,10 @@ def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     sources = {source.inputs[0] if step_of(source) else source for source in node.inputs}  # views overlap
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
-    threads = min(threads, pieces) if may_share() and moved >= PARALLEL_BYTES else 1
     functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
-    return Share.of(threads, moved + _FUNCTION * sum(each.aval.nbytes for each in functions), pieces)
+    moved += _FUNCTION * sum(each.aval.nbytes for each in functions)
+    threads = min(threads, pieces) if may_share() and moved >= PARALLEL_BYTES else 1
+    return Share.of(threads, moved, pieces)
 
 
 def elementwise(
@@ -153,7 +154,8 @@ def reducing(node: Node, threads: int) -> Program:
     else:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
-        whole = not outer and count >= LONG and sweep.stages == 1 and not ordered_products
+        long = _LONG_OF_FUNCTIONS if sweep.approximate else LONG
+        whole = not outer and count >= long and sweep.stages == 1 and not ordered_products
         rows = math.prod(outer)
         short = narrow.suits(sweep, count)
         if short:
