@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,19 @@ _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
 _LEAST_TURNED, _LEAST_SIDE = 4096, 8
 """Elements of an array, and along each of two axes, from which it is read in squares."""
-Lie = int | tuple[int, ...]
-"""How an operand lies: in rows with so many elements from one to the next, or in any way in which the axes that are
-named, counted from the end, go on where the axis before takes its next step."""
+
+
+@dataclass(frozen=True)
+class LongRows:
+    """Of an operand the axes, counted from the end, that go on where the axis before takes its next step: its rows,
+    dense ones, are longer ones together, as those of an image's part are whose pixels are rows of three numbers."""
+
+    axes: tuple[int, ...]
+
+
+Lie = int | tuple[int, ...] | LongRows
+"""How an operand lies: in rows with so many elements from one to the next, in any way in which the axes that are
+named, counted from the end, go on where the axis before takes its next step, or in rows of which both is true."""
 
 
 def undone(axes: Sequence[int]) -> tuple[int, ...]:
@@ -38,9 +49,11 @@ def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
     size = array.itemsize
     if not array.flags.aligned or any(each % size for each in array.strides):
         return False
+    if isinstance(lie, int):
+        return array.strides[-1] == lie * size
     if isinstance(lie, tuple):
         return dense_axes(array.shape, array.strides).issuperset(lie)
-    return array.strides[-1] == lie * size
+    return array.strides[-1] == size and dense_axes(array.shape, array.strides).issuperset(lie.axes)
 
 
 def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> set[int]:
@@ -74,6 +87,26 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
 
 
+def together(node: Node) -> LongRows | None:
+    """How a view of a dense array lies whose rows are too short alone, and long ones together; None for what is
+    none."""
+    found = _stand_in(node)
+    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] >= LEAST_ROW:
+        return None
+    return rows_together(found)
+
+
+def rows_together(array: np.ndarray[Any, Any]) -> LongRows | None:
+    """The same of an array; None, too, for one in rows that are long alone, or not dense."""
+    if not array.ndim or not 1 < array.shape[-1] < LEAST_ROW or not lies_in_rows(array):
+        return None
+    known, axes, length = dense_axes(array.shape, array.strides), list[int](), array.shape[-1]
+    while -len(axes) - 1 in known:
+        axes.append(-len(axes) - 1)
+        length *= array.shape[-len(axes) - 1]
+    return LongRows(tuple(axes)) if length >= LEAST_ROW and axes else None
+
+
 def goes_on(node: Node) -> bool:
     """Do rows go on where the row before ends, or is it no view of a dense array?"""
     found = _stand_in(node)
@@ -93,8 +126,8 @@ def turned_along(node: Node) -> tuple[int, tuple[int, ...]] | None:
 
 
 def has_gaps(node: Node) -> bool:
-    """Is it a view of a dense array whose rows are dense, and long, with gaps between them?"""
-    return step_of(node) == 1
+    """Is it a view of a dense array whose rows are dense, and long, alone or together, with gaps between them?"""
+    return step_of(node) == 1 or together(node) is not None
 
 
 def is_scattered(node: Node, least: int = LEAST_ROW) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from futurex.ops.strides import LEAST_ROW, lies_in_rows, undone
+from futurex.ops.strides import LEAST_ROW, lies_in_rows, rows_together, undone
 from futurex.ops.views import Chain, around, view
 from futurex.passes.assemble import product_of
 from futurex.passes.fuse import ALONE_ELEMENTS
@@ -51,7 +51,17 @@ def _suits(store: Node) -> bool:
         return False
     target = view(np.empty(base.shape, base.dtype), store.attrs["chain"], ())
     rows = target.flags.c_contiguous or (target.shape[-1:] >= (LEAST_ROW,) and lies_in_rows(target))
-    return target.shape == value.shape and rows
+    return target.shape == value.shape and (rows or _lies_together(target, value))
+
+
+def _lies_together(target: np.ndarray, region: Node) -> bool:
+    """Are short rows of a view long ones together, along which all that the region reads moves, or nothing?"""
+    found = rows_together(target)
+    if found is None:
+        return False
+    last = len(found.axes) + 1
+    moves = ({axis <= each.ndim and each.shape[-axis] > 1 for axis in range(1, last + 1)} for each in region.inputs)
+    return all(len(each) == 1 for each in moves)
 
 
 def _joined(store: Node, new: Mapping[Node, Node]) -> Node:

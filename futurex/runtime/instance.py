@@ -122,7 +122,7 @@ def in_rows(value: Any, step: Lie) -> Any:
     """``value`` as an aligned array that lies so (:data:`~futurex.ops.strides.Lie`); itself where it is one."""
     if isinstance(value, np.ndarray) and lies_in_rows(value, step):
         return value
-    if step == 1 or isinstance(step, tuple):
+    if step == 1 or not isinstance(step, int):
         return in_c_order(value)
     value = np.asarray(value)
     nbytes, shape = value.nbytes * abs(step), (*value.shape[:-1], value.shape[-1] * abs(step))

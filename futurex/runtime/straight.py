@@ -20,6 +20,7 @@ import numpy as np
 from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Following, Workspace
+from futurex.ops.strides import LongRows
 from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.instance import Instance, dense, entry, in_rows, lock_of, wanted
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
@@ -66,6 +67,7 @@ class Straight:
         avals = [self._low.slots[root].aval for root in self._layout.donated]
         known: dict[str, Any] = {"__builtins__": builtins, "kinds": [(aval.shape, aval.dtype) for aval in avals]}
         known |= {**COPIES, "dense": dense, "in_rows": in_rows, "all_given": all_given, "spare": spare}
+        known["LongRows"] = LongRows  # as it prints
         for slot in self._low.slots:
             name = self._names[slot.index]
             if name[0] == "c":

@@ -11,6 +11,7 @@ import futurex as fx
 from futurex.kernels.numba_ import row_blocks
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.region import analyse
+from futurex.ops import strides
 from futurex.ops.fusion import SHORT_ROW, is_slow
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -74,6 +75,57 @@ def test_rows_with_gaps_and_divisions_have_numpys_bits(length, dtype):
         expected = plain(x, y.copy())
         for _ in range(3):
             np.testing.assert_array_equal(np.asarray(f(x, y.copy())), expected)
+
+
+def sharpened(image):
+    inner = image[1:-1, 1:-1]
+    return 4 * inner - image[:-2, 1:-1] - image[2:, 1:-1] - image[1:-1, :-2] - image[1:-1, 2:]
+
+
+def largest(image):
+    return sharpened(image) / np.max(np.abs(sharpened(image)))
+
+
+def blurred(image):
+    out = np.zeros_like(image)
+    out[2:-2, 1:-1] = image[1:-3, :-2] * 0.25 + image[3:-1, 2:] * 0.25 + image[2:-2, 1:-1] * 0.5
+    return out
+
+
+def shaded(image):
+    out = image.copy()
+    out[1:-1, 1:-1] = image[1:-1, 1:-1] * image[0, 0] + image[1:-1, 2:, :1]
+    return out
+
+
+def stretched(image):
+    return np.tanh(image[3:, 4:]) * 0.5
+
+
+@pytest.mark.parametrize("plain", [sharpened, largest, blurred, shaded, stretched])
+@pytest.mark.parametrize("shape", [(200, 150, 3), (150, 200, 4), (70, 3, 200, 2), (40, 30, 5, 3), (300, 3, 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_pixels_of_an_images_part(plain, shape, dtype):
+    """Rows of three numbers, that go on in the next pixel, are long ones; where something moves from pixel to pixel
+    alone, they are not."""
+    f, image = fx.futurize(plain), np.random.default_rng(7).normal(size=shape).astype(dtype)
+    expected = plain(image)
+    close = {"rtol": 1e-5 if dtype == "f4" else 1e-13, "atol": 0} if plain is stretched else {"rtol": 0, "atol": 0}
+    for _ in range(3):
+        np.testing.assert_allclose(np.asarray(f(image)), expected, **close)
+    turned = np.asfortranarray(image)  # which is copied, or read in its own order
+    np.testing.assert_allclose(np.asarray(f(turned)), expected, **close)
+
+
+def test_rows_of_pixels_are_read_where_they_lie():
+    def kinds(shape):
+        image = param(Aval(shape, np.dtype("f8")), "image")
+        part = apply("load", image, chain=(("index", (("s", 1, -1, None), ("s", 1, -1, None))),))
+        return strides.together(part), strides.has_gaps(part)
+
+    assert kinds((60, 50, 3)) == (strides.LongRows((-1,)), True)
+    assert kinds((60, 4, 3)) == (None, False)  # six numbers
+    assert kinds((60, 50)) == (None, True)
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16", "?"])

@@ -382,7 +382,7 @@ def _check(arrays: list[Any], checks: Sequence[_Check]) -> None:
             shape, dtype, flags, step = check
             wanted = {
                 _IN_ROWS: "whole steps in a" if isinstance(step, tuple) else
-                "dense rows of a" if step == 1 else f"rows with elements {step} apart of a",
+                f"rows with elements {step} apart of a" if isinstance(step, int) and step != 1 else "dense rows of a",
                 _INTO_ROWS: "dense writable rows of a", _READABLE: "a C-contiguous",
                 _WRITABLE: "a C-contiguous writable",
             }  # fmt: skip

@@ -13,7 +13,7 @@ from futurex.kernels.numba_ import crossings, narrow, nearest, past, row_blocks
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
-from futurex.kernels.numba_.layout import MOST_LOOPS, collapse
+from futurex.kernels.numba_.layout import MOST_LOOPS, Layout, collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.region import Scalar, analyse
 from futurex.kernels.numba_.rowwise import PIECES, Rows
@@ -23,7 +23,17 @@ from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import may_share
 from futurex.ops.fusion import function_of
-from futurex.ops.strides import LEAST_ROW, Lie, dense_axes, lies_in_short_rows, step_of, turned_along
+from futurex.ops.strides import (
+    LEAST_ROW,
+    Lie,
+    LongRows,
+    dense_axes,
+    has_gaps,
+    lies_in_short_rows,
+    step_of,
+    together,
+    turned_along,
+)
 from futurex.ops.sweeps import Level
 from futurex.tree.node import Node
 
@@ -65,12 +75,20 @@ class Program:
 
 def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    sources = {source.inputs[0] if step_of(source) else source for source in node.inputs}  # views overlap
+    views = (step_of(source) or has_gaps(source) for source in node.inputs)  # which overlap
+    sources = {source.inputs[0] if view else source for source, view in zip(node.inputs, views, strict=True)}
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
     functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
     moved += _FUNCTION * sum(each.aval.nbytes for each in functions)
     threads = min(threads, pieces) if may_share() and moved >= PARALLEL_BYTES else 1
     return Share.of(threads, moved, pieces)
+
+
+def _laid_out(shape: tuple[int, ...], operands: Sequence[tuple[int, ...]], lies: Mapping[int, Lie]) -> Layout:
+    """The loops over arrays that lie so."""
+    gaps = {k: lie if isinstance(lie, int) else int(isinstance(lie, LongRows)) for k, lie in lies.items()}
+    axes = {k: lie.axes if isinstance(lie, LongRows) else lie for k, lie in lies.items() if not isinstance(lie, int)}
+    return collapse(shape, operands, gaps, axes)
 
 
 def elementwise(
@@ -84,38 +102,40 @@ def elementwise(
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
-    result = {} if target is None else {len(graph.params): 1}
-    dense = {} if target is None else {len(graph.params): dense_axes(target.shape, target.strides)}
-    views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
+    result = {} if target is None else {len(graph.params): LongRows(tuple(dense_axes(target.shape, target.strides)))}
+    views: dict[int, Lie] = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
     turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
-    short = {k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)}
+    short: dict[int, Lie] = {
+        k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)
+    }
+    joined = {k: found for k, source in enumerate(node.inputs) if k not in turned and (found := together(source))}
     region = analyse(graph)
-    ways = [views | dict.fromkeys(turned, 0), views, {}]
+    ways = [views | {k: lie for k, (_, lie) in turned.items()}, views, {}]
     if columns:
         ways = [views, {}]
     elif short and not turned:
         ways.insert(0, views | short)
-    for gaps in ways:
-        lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
-        layout = collapse(shape, operands, gaps | result, {**lies, **dense})
+    if joined and not columns:
+        ways.insert(0, ways[0] | joined)
+    for lies in ways:
+        layout = _laid_out(shape, operands, lies | result)
         blocks = not columns and row_blocks.suits(region, layout)
-        if len(layout.extents) <= MOST_LOOPS and (blocks or gaps.keys().isdisjoint(short)):
+        long = joined.keys() <= lies.keys() and layout.extents[-1:] >= (LEAST_ROW,)
+        if len(layout.extents) <= MOST_LOOPS and (blocks or long or lies.keys().isdisjoint(short)):
             break
     if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     across = None
-    if lies:
-        most = max(lies, key=lambda k: node.inputs[k].size)
+    if squares := lies.keys() & turned.keys():
+        most = max(squares, key=lambda k: node.inputs[k].size)
         across = layout.axes[most].index(turned[most][0])
-    if target is not None:
-        result = {-1: 1}
-    elif columns:
-        result = {-1: len(graph.outs)}
+    if target is not None or columns:
+        lies = lies | {-1: 1 if target is not None else len(graph.outs)}
     pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
-        layout.extents, region.arrays, steps, gaps | lies | result, region.scalars,
+        layout.extents, region.arrays, steps, lies, region.scalars,
         lambda aliases: row_blocks.emit(region, layout, aliases, may_share(), written)
         if blocks
         else emit(region, layout, aliases, may_share(), written, across, columns),
