@@ -108,7 +108,7 @@ def elementwise(
     short: dict[int, Lie] = {
         k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)
     }
-    joined = {k: found for k, source in enumerate(node.inputs) if k not in turned and (found := together(source))}
+    joined = {k: lie for k, source in enumerate(node.inputs) if k not in turned and (lie := together(source))}
     region = analyse(graph)
     ways = [views | {k: lie for k, (_, lie) in turned.items()}, views, {}]
     if columns:
