@@ -179,6 +179,8 @@ def _narrower(source: Node) -> Node | None:
         return const(scalar_of(source))
     if source.op == "broadcast_to" and not source.inputs[0].aval.weak:
         return source.inputs[0]
+    if source.op == "load" and source.attrs["chain"][-1][0] == "broadcast_to":
+        return apply("load", *source.inputs, chain=source.attrs["chain"][:-1])
     if (
         source.op == "reshape"
         and source.shape[: source.ndim - source.inputs[0].ndim] + source.inputs[0].shape == source.shape

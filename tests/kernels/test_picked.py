@@ -52,6 +52,38 @@ def test_it_picks_what_numpy_picks(name):
     assert result.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["i8", "i4", "u1", "u8"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "?"])
+def test_places_for_each_element_along_an_axis(dtype, kind, axis):
+    x = WIDE.astype(dtype)
+    extents = list(x.shape)
+    extents[axis] += 3
+    i = places(7, *extents, dtype="i8")
+    i = (i % 7 if kind[0] == "u" else i).astype(kind)
+    expected = np.take_along_axis(x, i, axis)
+    result, backends, _ = run(lambda x, i: np.take_along_axis(x, i, axis), x, i)
+    assert backends == {"take_along_axis": "numba"}
+    assert (result.dtype, result.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+@pytest.mark.parametrize("beyond", [90, -91])
+def test_such_a_place_that_is_outside_raises_what_numpy_raises(beyond):
+    wrong = places(90, 130, 90, 7)
+    wrong[70, 60, 5] = beyond
+    g = fx.futurize(lambda x, i: np.take_along_axis(x, i, 1))
+    for _ in range(3):
+        with pytest.raises(IndexError, match=f"index {beyond} is out of bounds for axis 1 with size 90"):
+            g(WIDE, wrong).result()
+
+
+def test_places_that_are_broadcast_along_another_axis_are_left_to_numpy():
+    i = places(90, 130, 2000, 1)
+    result, backends, _ = run(lambda x, i: np.take_along_axis(x, i, 1), WIDE, i)
+    assert backends == {"take_along_axis": "numpy"}
+    assert np.array_equal(result, np.take_along_axis(WIDE, i, 1))
+
+
 @pytest.mark.parametrize("name", ["one axis", "places of 32 bits", "rows", "the middle"])
 @pytest.mark.parametrize("beyond", [lambda extent: extent, lambda extent: -extent - 1])
 def test_a_place_that_is_outside_raises_what_numpy_raises(name, beyond):

@@ -93,6 +93,17 @@ def test_an_operand_is_taken_before_it_was_broadcast():
     assert simplify(Graph([x, b], [x + row])).outs[0].inputs == (x, b)
 
 
+def test_so_is_a_view_that_ends_in_a_broadcast():
+    """As ``np.meshgrid`` gives."""
+    x, y = p(4), p(3)
+    row = apply("load", x, chain=(("reshape", (1, 4)), ("broadcast_to", (3, 4))))
+    column = apply("load", y, chain=(("reshape", (3, 1)), ("broadcast_to", (3, 4))))
+    after = simplify(Graph([x, y], [row * column + row]))
+    assert ops_of(after) == ["reshape", "multiply", "add"]
+    values = [np.arange(4, dtype=F4), np.arange(3, dtype=F4) - 1]
+    np.testing.assert_array_equal(after(*values)[0], values[0] * values[1][:, None] + values[0])
+
+
 def test_an_op_on_broadcast_operands_alone_is_computed_before():
     b = p(4)
     rows = apply("broadcast_to", b, shape=(300, 4))

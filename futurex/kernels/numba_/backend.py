@@ -59,7 +59,7 @@ _WRITTEN = {
     "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
     "matmul": whole_products.claim, "convolve": sliding.claim, "sort": merges.claim,
 }  # fmt: skip
-_OF_ANY_SIZE = {"nonzero": truths.claim, "gather": picked.claim}
+_OWN = {"nonzero": truths.claim, "gather": picked.claim, "take_along_axis": picked.claim_along}
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
@@ -88,8 +88,8 @@ class NumbaBackend:
             )  # fmt: skip
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
-        if node.op in _OF_ANY_SIZE:
-            return _OF_ANY_SIZE[node.op](node, threads, self.name)
+        if node.op in _OWN:
+            return _OWN[node.op](node, threads, self.name)
         if node.op in _BLOCKWISE:
             whole = _BLOCKWISE[node.op].claim(node, threads)
             if whole is None:

@@ -1,4 +1,5 @@
-"""Compiled ``gather``: what an array of places picks along one axis, each place looked at in the trip that reads it.
+"""Compiled ``gather`` and ``take_along_axis``: what an array of places picks along one axis, each place looked at in
+the trip that reads it.
 
 NumPy's indexing looks at all places first, and its result is memory of its own. Here threads share the work, and the
 result lies where the plan wants it, so that what follows may be written over it.
@@ -54,6 +55,26 @@ def claim(node: Node, threads: int, backend: str) -> Kernel | None:
     text = _text(word, kind.itemsize, _is_signed(kind), outer > 1, inner > 1, may_share())
     shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
     call = Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
+    return Kernel(call, backend, into=True, contiguous=True, late=call)
+
+
+def claim_along(node: Node, threads: int, backend: str) -> Kernel | None:
+    """The kernel of a ``take_along_axis`` whose arrays have the same other extents; None for another."""
+    source, places = node.inputs
+    if not isinstance(node.aval, Aval) or not node.is_static or source.aval.weak or places.aval.weak:
+        return None
+    axis, word, kind = node.attrs["axis"], _WORDS.get(node.dtype.itemsize), places.dtype
+    before, behind = source.shape[:axis], source.shape[axis + 1 :]
+    if word is None or node.dtype.hasobject or not (source.dtype.isnative and kind.isnative) or kind.kind not in "iu":
+        return None
+    if (places.shape[:axis], places.shape[axis + 1 :]) != (before, behind):
+        return None
+    if node.aval.nbytes < LEAST_BYTES or not source.size:
+        return None
+    inner = math.prod(behind)
+    text = _text_along(word, kind.itemsize, _is_signed(kind), inner > 1, may_share())
+    geometry = math.prod(before), places.shape[axis], source.shape[axis], inner
+    call = Picked(node, threads_for(node, threads), text, geometry)
     return Kernel(call, backend, into=True, contiguous=True, late=call)
 
 
@@ -120,12 +141,49 @@ def _text(word: str, size: int, signed: bool, blocks: bool, rows: bool, threaded
             outside[0] = held[0]
         else:
             outside[0] = _element(code, word, size, signed, rows, width, task, None, outside[0])
-    code.run(f"br i1 {outside[0]}, label %tell, label %end")
+    copy = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] if rows else []
+    return _told(code, outside[0], threaded, copy)
+
+
+@functools.cache
+def _text_along(word: str, size: int, signed: bool, rows: bool, threaded: bool) -> str:
+    """The same of an array of places that has as many elements along all other axes, with a place for each result."""
+    code, align = Code(), min(int(word[1:]) // 8, 8)
+    with code.loop("%low", "%high", carried=[("i1", "false")]) as (task, outside):
+        first = code.multiply(code.multiply(task, "%extent"), "%inner")
+        begun = code.multiply(task, code.multiply("%each", "%inner"))
+        with code.loop("0", "%each", carried=[("i1", outside[0])]) as (number, held):
+            row = code.add(begun, code.multiply(number, "%inner"))
+            with code.loop("0", "%inner" if rows else "1", carried=[("i1", held[0])]) as (column, inside):
+                target = code.add(row, column)
+                place, wrong = _place(code, size, signed, target)
+                source = code.add(first, code.add(code.multiply(place, "%inner") if rows else place, column))
+                read = code.do(f"load {word}, ptr {code.at(word, '%source', source)}, align {align}")
+                code.run(f"store {word} {read}, ptr {code.at(word, '%out', target)}, align {align}")
+                inside[0] = code.do(f"or i1 {inside[0]}, {wrong}")
+            held[0] = inside[0]
+        outside[0] = held[0]
+    return _told(code, outside[0], threaded, [])
+
+
+def _told(code: Code, outside: str, threaded: bool, declared: list[str]) -> str:
+    """The kernel that ends by telling whether a place was outside."""
+    code.run(f"br i1 {outside}, label %tell, label %end")
     code.insert(["tell:", "  store atomic i64 1, ptr %outside monotonic, align 8", "  br label %end", "end:"])
     names = [("i64", name) for name in ("shared", "each", "extent", "inner")]
     names += [("ptr", name) for name in ("out", "source", "places", "outside")]
-    copy = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] if rows else []
-    return module(names, code, threaded, copy)
+    return module(names, code, threaded, declared)
+
+
+def _place(code: Code, size: int, signed: bool, number: str) -> tuple[str, str]:
+    """A place, 0 for one that is outside, and whether it is."""
+    place = code.do(f"load i{8 * size}, ptr {code.at(f'i{8 * size}', '%places', number)}, align {size}")
+    counted = place if size == 8 else code.do(f"{'sext' if signed else 'zext'} i{8 * size} {place} to i64")
+    if signed:
+        behind = code.do(f"icmp slt i64 {counted}, 0")
+        counted = code.do(f"select i1 {behind}, i64 {code.add(counted, '%extent')}, i64 {counted}")
+    wrong = code.do(f"icmp uge i64 {counted}, %extent")
+    return code.do(f"select i1 {wrong}, i64 0, i64 {counted}"), wrong
 
 
 def _element(
@@ -133,13 +191,7 @@ def _element(
     starts: tuple[str, str] | None, outside: str,
 ) -> str:  # fmt: skip
     """Copy what one place picks; whether it, or one before it, is outside."""
-    place = code.do(f"load i{8 * size}, ptr {code.at(f'i{8 * size}', '%places', number)}, align {size}")
-    counted = place if size == 8 else code.do(f"{'sext' if signed else 'zext'} i{8 * size} {place} to i64")
-    if signed:
-        behind = code.do(f"icmp slt i64 {counted}, 0")
-        counted = code.do(f"select i1 {behind}, i64 {code.add(counted, '%extent')}, i64 {counted}")
-    wrong = code.do(f"icmp uge i64 {counted}, %extent")
-    source, target = code.do(f"select i1 {wrong}, i64 0, i64 {counted}"), number
+    (source, wrong), target = _place(code, size, signed, number), number
     if rows:
         source, target = code.multiply(source, "%inner"), code.multiply(target, "%inner")
     if starts is not None:
