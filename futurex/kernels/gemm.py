@@ -27,6 +27,7 @@ from futurex.kernels.registry import Kernel
 from futurex.kernels.small_products import small_product
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import may_share
+from futurex.ops.matrices import by_itself
 from futurex.ops.views import around, keep, view
 from futurex.tree.node import Node, apply
 
@@ -98,7 +99,7 @@ class GemmBackend:
 
     def _product(self, node: Node, threads: int) -> Kernel | None:
         """A product alone."""
-        if min(each.ndim for each in node.inputs[:2]) < 2:
+        if min(each.ndim for each in node.inputs[:2]) < 2 or by_itself(node):
             return None
         kind = _KINDS.get(node.dtype)
         if kind is None or any(each.dtype != node.dtype or each.aval.weak for each in (node, *node.inputs)):

@@ -16,6 +16,7 @@ from futurex.kernels import onednn
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import may_share
+from futurex.ops.matrices import by_itself
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -172,7 +173,7 @@ def _lies(x: Any) -> Lie | None:
 
 def _matmul(node: Node, threads: int) -> Call | None:
     x, y = node.inputs[:2]
-    if min(x.ndim, y.ndim) < 2:
+    if min(x.ndim, y.ndim) < 2 or by_itself(node):
         return None
     least = _LEAST_THIN if min(*x.shape[-2:], y.shape[-1]) <= _THIN else LEAST_PRODUCT
     if node.size * x.shape[-1] <= least:

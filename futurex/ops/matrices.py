@@ -40,6 +40,13 @@ def adjoint(x: Node) -> Node:
     return conj(swap_last(x))
 
 
+def by_itself(product: Node) -> bool:
+    """Is it a matrix times its own transpose, of which NumPy has BLAS compute one half?"""
+    x, y = product.inputs[:2]
+    turned = (x.op == "transpose" and x.inputs[0] is y) or (y.op == "transpose" and y.inputs[0] is x)
+    return product.op == "matmul" and turned and product.ndim == 2
+
+
 def column(x: Node) -> Node:
     """Vectors as matrices of one column."""
     return apply("reshape", x, shape=(*x.shape, 1))

@@ -519,3 +519,16 @@ def test_a_function_uses_it():
     fx.precompile(f, x, w, b)
     np.testing.assert_allclose(f(x, w, b), x.astype("f8") @ w + b, rtol=1e-4, atol=1e-4)
     assert "gemm" in {row.backend for row in f.profile()}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("form", [lambda x: x.T @ x, lambda x: x @ x.T, lambda x: (y := x - 1.0).T @ y + 2.0])
+def test_a_matrix_times_its_own_transpose_is_left_to_numpy(form, dtype):
+    """Which has BLAS compute one half: the result is symmetric to the bit."""
+    x = np.random.default_rng(0).normal(size=(300, 200)).astype(dtype)
+    f = fx.futurize(form)
+    for _ in range(3):
+        found = np.asarray(f(x))
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(found, form(x))
+    assert [each.kernel.backend for each in f.trace(x).plan.instructions if each.node.op == "matmul"] == ["numpy"]
