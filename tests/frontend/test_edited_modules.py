@@ -122,6 +122,17 @@ def test_a_function_stands_further_down_now(module, reload):
     assert fx.futurize(module.below, escape="error")(X).tolist() == [2, 4]
 
 
+def test_functions_methods_and_classes_are_added(module, reload):
+    reload("def loss", "def added(x):\n    # one\n    return (lambda z: z - 1)(x)\n\n\ndef loss")
+    reload("    def scaled", "    def halved(self, x):\n        return x / 2\n\n    def scaled")
+    reload("class Layer", "class Shift:\n    def __init__(self):\n        self.__by = 3\n\n    def __call__(self, x):\n"
+           "        return x + self.__by\n\n\nclass Layer")  # fmt: skip
+    layer, shift = module.Layer(), module.Shift()
+    futurized = fx.futurize(lambda x: module.added(x) + layer.halved(x) * shift(x), escape="error")
+    for _ in range(3):
+        assert futurized(X).tolist() == [2, 6]
+
+
 def test_an_error_names_the_line_where_it_stands_now(module, reload):
     reload("2 * x", "x[7] * x")
     line = pathlib.Path(module.__file__).read_text().split("\n").index("    y = x[7] * x") + 1

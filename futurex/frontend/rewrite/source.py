@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import itertools
 import linecache
@@ -11,6 +12,7 @@ import re
 import sys
 import textwrap
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from futurex.silence import silenced
@@ -28,7 +30,8 @@ def find(function: types.FunctionType) -> FunctionNode:
     try:
         return _find(function)
     except NoSource:
-        linecache.checkcache(function.__code__.co_filename)  # the file may be another one by now
+        for file in (function.__code__.co_filename, _file_around(function)):
+            linecache.checkcache(file)  # it may be another one by now
         return _find(function)
 
 
@@ -38,6 +41,9 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if not lines and code.co_filename == "<string>" and function.__globals__ is vars(sys.modules["__main__"]):
         lines = _command()
     if not lines:
+        same = _reloaded(code, tuple(linecache.getlines(_file_around(function))))
+        if same:
+            return same[0]
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
         same = _same(code, lines, apart=False) or _same(code, lines, apart=True)
@@ -52,6 +58,12 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if len(same) > 1:
         raise NoSource(f"{len(same)} functions at {code.co_filename}:{code.co_firstlineno} match {code.co_name}")
     return same[0]
+
+
+def _file_around(function: types.FunctionType) -> str:
+    """The file of its module for a function that was made in text, as autoreload makes those that were added there."""
+    file = function.__globals__.get("__file__") if function.__code__.co_filename == "<string>" else None
+    return file if isinstance(file, str) else ""
 
 
 def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool, hook: Any = None) -> list[FunctionNode]:
@@ -74,33 +86,46 @@ def _moved(code: types.CodeType, lines: tuple[str, ...]) -> list[FunctionNode]:
 
 
 def _reloaded(code: types.CodeType, lines: tuple[str, ...]) -> list[FunctionNode]:
-    """The function, or one inside, as autoreload replaces it when it was edited."""
+    """The function, or one inside, as autoreload makes it when it was edited or added."""
+    if not any(code.co_name.strip("<>") in line for line in lines):
+        return []
     nodes = _written_out(code.co_filename, lines).get(code.co_name, ())
     return [node for node, compiled in nodes if same_code(compiled, code)][:1]
 
 
 @functools.lru_cache(maxsize=16)
 def _written_out(filename: str, lines: tuple[str, ...]) -> dict[str, list[Compiled]]:
-    """The functions of a module by name, with the code that autoreload makes of each: that of its syntax tree written
-    as text, whose first line is line 1, and for a method in a class of another name."""
+    """The functions of a module by name, with what autoreload compiles each of them to."""
     found: dict[str, list[Compiled]] = {}
-    with silenced():
-        for owner in ast.walk(ast.parse("".join(lines), filename)):
-            for node in owner.body if isinstance(owner, ast.Module | ast.ClassDef) else ():
-                if not isinstance(node, ast.FunctionDef):
-                    continue
-                text = ast.unparse(node)
-                if isinstance(owner, ast.ClassDef):
-                    if _PRIVATE.search(text):  # such names are other ones there
-                        continue
-                    text = "class __autoreload_class__:\n" + textwrap.indent(text, "    ")
-                written = ast.parse(text, filename)
-                codes = _inner(compile(written, filename, "exec", dont_inherit=True))
-                for original, twin in zip(_function_nodes(node), _function_nodes(written), strict=True):
-                    for code in codes:
-                        if (code.co_name, code.co_firstlineno) == _place(twin) and _stands_at(twin, code):
-                            found.setdefault(code.co_name, []).append((original, code))
+    with contextlib.suppress(SyntaxError), silenced():
+        module = ast.parse("".join(lines), filename)
+        for node, text in list(_texts(module)):
+            written = ast.parse(text, filename)
+            codes = _inner(compile(written, filename, "exec", dont_inherit=True))
+            for original, twin in zip(_function_nodes(node), _function_nodes(written), strict=True):
+                for code in codes:
+                    if (code.co_name, code.co_firstlineno) == _place(twin) and _stands_at(twin, code):
+                        found.setdefault(code.co_name, []).append((original, code))
+        _Private().visit(module)
     return found
+
+
+def _texts(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Functions and classes of a module as autoreload writes them out: the syntax tree as text, whose first line is
+    line 1. A method that was edited stands in a class of another name, one that was added in none."""
+    for owner in ast.walk(module):
+        for node in owner.body if isinstance(owner, ast.Module | ast.ClassDef) else ():
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            try:
+                text = ast.unparse(node)
+            except ValueError:  # quotes and backslashes in an f-string, before Python 3.12
+                continue
+            if isinstance(node, ast.ClassDef) or isinstance(owner, ast.Module):
+                yield node, text
+            elif not _PRIVATE.search(text):  # such names are other ones there
+                yield node, text
+                yield node, "class __autoreload_class__:\n" + textwrap.indent(text, "    ")
 
 
 def _function_nodes(tree: ast.AST) -> list[FunctionNode]:
