@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -231,8 +231,9 @@ class _Loop:
                 ended = {"history": history}
                 if self._stopped:
                     break
-        if self._saver is not None:
-            self._saver.wait()
+        with self._writing():
+            if self._saver is not None:
+                self._saver.wait()
         stepper, ledger = self._stepper, self._locality.ledger
         outcome = Outcome(self._step, self._stopped, self._locality.trace(), stepper.parts(), stepper.memory())
         outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
@@ -314,9 +315,22 @@ class _Loop:
         if self._elastic is not None:
             self._elastic.act(self._step)
         leaves = self._stepper.gathered()
-        if self._saver is not None:
-            self._saver.save(self._step, leaves, self._position(epoch))
+        with self._writing():
+            if self._saver is not None:
+                self._saver.save(self._step, leaves, self._position(epoch))
         self._saved = self._step
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A checkpoint that cannot be written, as on a full disk, fails at the sound one before it, not at the step at
+        which that is noticed: an elastic run, which goes on from its commits, would otherwise never fail twice at one.
+        """
+        try:
+            yield
+        except OSError:
+            if self._elastic is not None and self._task.saving is not None:
+                self._elastic.step = -2 - self._task.saving.newest_step()
+            raise
 
     def _trace(self) -> None:
         if self._task.trace_steps and self._step == WARM_UP:
