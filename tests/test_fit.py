@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import threading
@@ -379,6 +380,25 @@ def test_a_loss_that_is_no_number_any_more_is_told_once():
         fit(mean_square, params, data, optimizer=fx.optim.sgd(1e200), epochs=4).result(WAIT)
     [said] = [text for each in told if "in epoch" in (text := str(each.message))]
     assert "np.errstate(divide='raise'" in said
+
+
+def test_what_a_batch_raises_names_its_step():
+    params, (x, y) = problem()
+
+    def careful(params, x, y):
+        assert np.abs(x[0, 0]) < 1e3, "too large"
+        return mean_square(params, x, y)
+
+    bad = np.array(x)
+    bad[37] = 1e4
+    begins = Sampler(len(x), 1, 5).epoch(0)
+    step = 1 + next(k for k, chosen in enumerate(begins) if 37 in chosen)
+    with pytest.raises(AssertionError, match="too large") as caught:
+        fit(careful, params, (bad, y), epochs=3, batch_size=1, seed=5).result(WAIT)
+    assert f"in step {step}, on locality 0" in caught.value.__notes__
+    with pytest.raises(AssertionError, match="too large") as caught:
+        fit(careful, params, (x, y), epochs=3, validation=(bad[37:], y[37:])).result(WAIT)
+    assert re.search(r"in the validation behind step \d+, on locality 0", "".join(caught.value.__notes__))
 
 
 def test_errors_raise_where_they_begin_if_whoever_starts_the_run_wants_that():

@@ -121,6 +121,22 @@ class Clipped:
         return self.adam.update(params, {name: g / (1.0 + length) for name, g in grads.items()}, state)
 
 
+@pytest.mark.parametrize("strategy", [fx.strategy.all_reduce(), fx.strategy.zero(2)], ids=str)
+def test_parts_of_a_batch_for_parameters_without_dimensions(group, strategy):
+    """Their gradients are numbers, which no run can be given to write to."""
+
+    def line(params, x, y):
+        return ((params["slope"] * x + params["shift"] - y) ** 2).mean()
+
+    x = np.linspace(-1, 1, 24)
+    options = {"epochs": 3, "batch_size": 12, "progress": False}
+    params = {"slope": 0.0, "shift": np.zeros(())}
+    alone = fx.fit(line, params, (x, 3 * x + 1), **options).result(WAIT)
+    for on in (None, group):
+        found = fx.fit(line, params, (x, 3 * x + 1), on=on, accumulate=4, strategy=strategy, **options).result(WAIT)
+        np.testing.assert_allclose([found[name] for name in alone], list(alone.values()), rtol=1e-12)
+
+
 @pytest.mark.parametrize("stage", [1, 2])
 def test_shards_are_right_for_optimizers_that_look_at_all_gradients(group, stage):
     run = fit(group, strategy=fx.strategy.zero(stage), optimizer=Clipped(), accumulate=stage)

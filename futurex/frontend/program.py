@@ -113,6 +113,11 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     result_leaves, result = flatten(calls.call(function, args, kwargs))
     refuse_lists(result_leaves, "a lowered function")
     result_leaves = list(map(as_one, result_leaves))
+    for leaf in result_leaves:
+        if leaf is None or isinstance(leaf, str | bytes):
+            alone = leaf is None and len(result_leaves) == 1
+            do = "return what it computes: does a `return` lack?" if alone else "leave it out of the result"
+            raise Escape(f"{trace.name} returns {leaf!r}", "the results of a program are arrays and numbers", do)
     for cell, position in entered.positions.items():
         if cell.written:
             raise _written(f"{trace.name} writes into its argument {paths[position]}", cell.value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -177,6 +177,7 @@ class _Loop:
         self._validation = validation
         self._key = random.key(task.seed)
         self._asked, self._stopped, self._paused, self._last = 0.0, False, False, math.nan
+        self._validates = False
         self._told = self._counted = 0.0
         self._tracing = ExitStack()
 
@@ -200,8 +201,9 @@ class _Loop:
         try:
             with np.errstate(**self._task.errors):
                 return self._trained()
-        except FloatingPointError as error:
-            error.add_note(f"in step {self._step + 1}, on locality {self._locality.rank}")
+        except Exception as error:
+            at = f"the validation behind step {self._step}" if self._validates else f"step {self._step + 1}"
+            error.add_note(f"in {at}, on locality {self._locality.rank}")
             raise
         finally:
             self._tell_traffic()  # the run may go on without this locality, or in another generation
@@ -229,8 +231,9 @@ class _Loop:
                 ended = {"history": history}
                 if self._stopped:
                     break
-        if self._saver is not None:
-            self._saver.wait()
+        with self._writing():
+            if self._saver is not None:
+                self._saver.wait()
         stepper, ledger = self._stepper, self._locality.ledger
         outcome = Outcome(self._step, self._stopped, self._locality.trace(), stepper.parts(), stepper.memory())
         outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
@@ -312,9 +315,22 @@ class _Loop:
         if self._elastic is not None:
             self._elastic.act(self._step)
         leaves = self._stepper.gathered()
-        if self._saver is not None:
-            self._saver.save(self._step, leaves, self._position(epoch))
+        with self._writing():
+            if self._saver is not None:
+                self._saver.save(self._step, leaves, self._position(epoch))
         self._saved = self._step
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A checkpoint that cannot be written, as on a full disk, fails at the sound one before it, not at the step at
+        which that is noticed: an elastic run, which goes on from its commits, would otherwise never fail twice at one.
+        """
+        try:
+            yield
+        except OSError:
+            if self._elastic is not None and self._task.saving is not None:
+                self._elastic.step = -2 - self._task.saving.newest_step()
+            raise
 
     def _trace(self) -> None:
         if self._task.trace_steps and self._step == WARM_UP:
@@ -347,12 +363,13 @@ class _Loop:
         if not self._evaluations:
             return {}
         total, n = np.zeros(1 + len(self._task.metric_names)), len(self._validation[0])
-        chunk = max(self._evaluations)
+        chunk, self._validates = max(self._evaluations), True
         for start in range(0, n, chunk):
             rows = np.arange(start, min(start + chunk, n))
             share = Sampler.share(rows, self._locality.rank, self._locality.size)
             batch = [np.ascontiguousarray(array[share]) for array in self._validation]
             values = self._evaluations[len(rows)]([*self._stepper.params, *batch])[: len(total)]
             total += len(rows) * np.array([float(value) for value in values])
+        self._validates = False
         loss, *metrics = (total / n).tolist()
         return {"val_loss": loss, **dict(zip(self._task.metric_names, metrics, strict=True))}

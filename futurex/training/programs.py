@@ -195,7 +195,7 @@ def adding_program(problem: Problem, part: Program) -> Program:
     sums = [param(out.aval, f"sum{k}") for k, out in enumerate(graph.outs[: len(lie)])]
     outs = [apply("add", before, out) for before, out in zip(sums, graph.outs, strict=False)]
     added = Graph([*sums, *graph.params], [*outs, *graph.outs[len(lie) :]], graph.name)
-    donate = tuple((k, k) for k in range(layout.figures, len(lie)))
+    donate = tuple((k, k) for k in range(layout.figures, len(lie)) if sums[k].aval.shape)  # runs give others as numbers
     return added, Layout((*lie, *layout.placements), donate, layout.outs, layout.figures)
 
 

@@ -41,6 +41,17 @@ def test_attaching_to_a_cluster_that_stands():
             assert client.status == "running"  # it is the user's
 
 
+def test_a_second_driver_of_a_cluster_replaces_nothing(recwarn):
+    from distributed import LocalCluster
+
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**options) as standing, fx.Cluster(standing):
+        plugins = dict(standing.scheduler.plugins)
+        with fx.Cluster(standing):
+            assert {name: standing.scheduler.plugins[name] for name in plugins} == plugins
+    assert not [each for each in recwarn if "plugin" in str(each.message)]
+
+
 @pytest.mark.parametrize(("given", "wanted"), [("", None), ("3", 3)])
 def test_workers_of_somebody_elses_cluster_share_the_processors(given, wanted):
     from distributed import LocalCluster

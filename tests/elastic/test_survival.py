@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -413,6 +414,20 @@ def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_p
     for name in want:
         np.testing.assert_array_equal(got[name], want[name])
     assert len(resumed.history) == epochs
+
+
+def test_checkpoints_that_cannot_be_written_end_the_run(cluster, tmp_path):
+    folder = tmp_path / "run"
+    run = fx.fit(
+        noisy, {"w": np.zeros(3, np.float32)}, (np.ones((64, 3), np.float32), np.ones(64, np.float32)), on=cluster,
+        epochs=10**6, batch_size=16, commit_every=5, min_workers=1, checkpoint=folder, checkpoint_every=20,
+        progress=False,
+    )  # fmt: skip
+    until(lambda: latest(folder) is not None, "no checkpoint was written")
+    folder.rename(tmp_path / "elsewhere")
+    folder.write_text("no folder any more")
+    with pytest.raises(OSError, match=re.escape(str(folder))):
+        run.result(60)
 
 
 # -- from the disk, in this process ------------------------------------------------------------------------------------

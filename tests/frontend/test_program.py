@@ -55,6 +55,14 @@ def test_what_a_program_cannot_be():
         fx.lower(lambda x: x + GENERATOR.normal(size=3), np.ones(3))  # noise
     with pytest.raises(fx.StagingError, match=r"test_program\.py.*the text of a value"):
         fx.lower(lambda x: x * len(str(x.sum())), np.ones(3))
+    with pytest.raises(fx.StagingError, match=r"nothing returns None\n.*\n.*\n.*does a `return` lack"):
+        fx.lower(nothing, np.ones(3))
+    with pytest.raises(fx.StagingError, match=r"<lambda> returns 'tanh'\n.*\n.*\n.*leave it out"):
+        fx.lower(lambda x: {"kind": "tanh", "y": np.tanh(x)}, np.ones(3))
+
+
+def nothing(x):
+    x + 1
 
 
 def test_arrays_from_outside_are_constants_of_a_program(monkeypatch):

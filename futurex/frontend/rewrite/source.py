@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import itertools
 import linecache
+import operator
 import re
 import sys
+import textwrap
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from futurex.silence import silenced
@@ -26,7 +30,8 @@ def find(function: types.FunctionType) -> FunctionNode:
     try:
         return _find(function)
     except NoSource:
-        linecache.checkcache(function.__code__.co_filename)  # the file may be another one by now
+        for file in (function.__code__.co_filename, _file_around(function)):
+            linecache.checkcache(file)  # it may be another one by now
         return _find(function)
 
 
@@ -36,12 +41,16 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if not lines and code.co_filename == "<string>" and function.__globals__ is vars(sys.modules["__main__"]):
         lines = _command()
     if not lines:
+        same = _reloaded(code, tuple(linecache.getlines(_file_around(function))))
+        if same:
+            return same[0]
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
         same = _same(code, lines, apart=False) or _same(code, lines, apart=True)
         hook = function.__globals__.get("__loader__")
         if not same and type(hook).__module__ == _PYTESTS:
             same = _same(code, lines, apart=False, hook=hook)
+        same = same or _moved(code, lines) or _reloaded(code, lines)
     except SyntaxError as error:
         raise NoSource(f"{code.co_filename} does not parse: {error}") from None
     if not same:
@@ -51,9 +60,76 @@ def _find(function: types.FunctionType) -> FunctionNode:
     return same[0]
 
 
+def _file_around(function: types.FunctionType) -> str:
+    """The file of its module for a function that was made in text, as autoreload makes those that were added there."""
+    file = function.__globals__.get("__file__") if function.__code__.co_filename == "<string>" else None
+    return file if isinstance(file, str) else ""
+
+
 def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool, hook: Any = None) -> list[FunctionNode]:
     nodes = _functions(code.co_filename, lines, apart, hook).get((code.co_name, code.co_firstlineno), ())
     return [node for node, compiled in nodes if same_code(compiled, code)]
+
+
+def _moved(code: types.CodeType, lines: tuple[str, ...]) -> list[FunctionNode]:
+    """The function that is other code in nothing but its lines, the one nearest to them if there are several.
+
+    Its module was edited after the import: IPython's autoreload leaves functions alone that are as they were.
+    """
+    same = []
+    for apart in (False, True):
+        for (name, line), nodes in _functions(code.co_filename, lines, apart).items():
+            if name == code.co_name:
+                down = line - code.co_firstlineno
+                same += [(abs(down), node) for node, compiled in nodes if same_code(compiled, code, down)]
+    return [node for _, node in sorted(same, key=operator.itemgetter(0))[:1]]
+
+
+def _reloaded(code: types.CodeType, lines: tuple[str, ...]) -> list[FunctionNode]:
+    """The function, or one inside, as autoreload makes it when it was edited or added."""
+    if not any(code.co_name.strip("<>") in line for line in lines):
+        return []
+    nodes = _written_out(code.co_filename, lines).get(code.co_name, ())
+    return [node for node, compiled in nodes if same_code(compiled, code)][:1]
+
+
+@functools.lru_cache(maxsize=16)
+def _written_out(filename: str, lines: tuple[str, ...]) -> dict[str, list[Compiled]]:
+    """The functions of a module by name, with what autoreload compiles each of them to."""
+    found: dict[str, list[Compiled]] = {}
+    with contextlib.suppress(SyntaxError), silenced():
+        module = ast.parse("".join(lines), filename)
+        for node, text in list(_texts(module)):
+            written = ast.parse(text, filename)
+            codes = _inner(compile(written, filename, "exec", dont_inherit=True))
+            for original, twin in zip(_function_nodes(node), _function_nodes(written), strict=True):
+                for code in codes:
+                    if (code.co_name, code.co_firstlineno) == _place(twin) and _stands_at(twin, code):
+                        found.setdefault(code.co_name, []).append((original, code))
+        _Private().visit(module)
+    return found
+
+
+def _texts(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Functions and classes of a module as autoreload writes them out: the syntax tree as text, whose first line is
+    line 1. A method that was edited stands in a class of another name, one that was added in none."""
+    for owner in ast.walk(module):
+        for node in owner.body if isinstance(owner, ast.Module | ast.ClassDef) else ():
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            try:
+                text = ast.unparse(node)
+            except ValueError:  # quotes and backslashes in an f-string, before Python 3.12
+                continue
+            if isinstance(node, ast.ClassDef) or isinstance(owner, ast.Module):
+                yield node, text
+            elif not _PRIVATE.search(text):  # such names are other ones there
+                yield node, text
+                yield node, "class __autoreload_class__:\n" + textwrap.indent(text, "    ")
+
+
+def _function_nodes(tree: ast.AST) -> list[FunctionNode]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
 
 
 def _command() -> tuple[str, ...]:
@@ -97,7 +173,7 @@ def _of_text(text: str, filename: str, apart: bool, hook: Any) -> dict[tuple[str
     for part in [ast.Module([statement], []) for statement in module.body] if apart else [compiled]:
         for code in _inner(compile(part, filename, "exec", flags, dont_inherit=True)):
             codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-    nodes = [(node, _place(node)) for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    nodes = [(node, _place(node)) for node in _function_nodes(module)]
     if _PRIVATE.search(text):
         _Private().visit(module)
     found: dict[tuple[str, int], list[Compiled]] = {}
@@ -181,16 +257,23 @@ def _stands_at(node: FunctionNode, code: types.CodeType) -> bool:
     return all(start <= place <= end for place in columns if place != (code.co_firstlineno, 0))
 
 
-def same_code(a: types.CodeType, b: types.CodeType) -> bool:
-    """Do two code objects do the same, wherever they came from?"""
+def same_code(a: types.CodeType, b: types.CodeType, down: int = 0) -> bool:
+    """Do two code objects do the same, wherever they came from? ``a`` stands so many lines further down."""
     if (a.co_code, a.co_names, a.co_varnames, a.co_freevars) != (b.co_code, b.co_names, b.co_varnames, b.co_freevars):
         return False
-    if len(a.co_consts) != len(b.co_consts) or list(a.co_positions()) != list(b.co_positions()):
+    if len(a.co_consts) != len(b.co_consts) or _positions(a) != _positions(b, down):
         return False
-    return all(_same_const(x, y) for x, y in zip(a.co_consts, b.co_consts, strict=True))
+    return all(_same_const(x, y, down) for x, y in zip(a.co_consts, b.co_consts, strict=True))
 
 
-def _same_const(x: object, y: object) -> bool:
+def _positions(code: types.CodeType, down: int = 0) -> list[tuple[int | None, ...]]:
+    def moved(line: int | None) -> int | None:
+        return line and line + down
+
+    return [(moved(first), moved(last), *columns) for first, last, *columns in code.co_positions()]
+
+
+def _same_const(x: object, y: object, down: int) -> bool:
     if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
-        return same_code(x, y)
+        return same_code(x, y, down)
     return type(x) is type(y) and repr(x) == repr(y)

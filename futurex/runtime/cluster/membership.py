@@ -19,6 +19,7 @@ class MembershipPlugin(SchedulerPlugin):
     """Tells the subscribers of :data:`TOPIC` the address of every worker that leaves, and workers which driver has."""
 
     name = "futurex-membership"
+    idempotent = True  # a second driver finds it there
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         scheduler.log_event(TOPIC, {"left": worker})
