@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from futurex.frontend.reads import EntryOf, IsSame
 from futurex.tree.pytree import parts_of
 
 NESTS = (list, tuple, dict, collections.OrderedDict)
+_BUILT_IN = (list, tuple, dict)
 
 
 def is_nest(kind: type) -> bool:
@@ -66,28 +67,40 @@ class Guard:
     value: Any
     expected: Any
     fixed: bool = False  # the value cannot change: the same object is the same value
-    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held, or those in a tuple
+    entries: tuple[Row, ...] | None = None  # of a nest of such values: what each list and dict in it held
     inputs: Mapping[Any, Any] = field(default_factory=dict)  # the numbers in it that may change, as fingerprints know
 
     def holds(self, fingerprint: Callable[..., Any]) -> bool:
         """Is the value still what it was?"""
         now = self.read()
-        if now is self.value and (self.fixed or (self.entries is not None and self._holds_the_same(now))):
+        if self.fixed and now is self.value:
             return True
-        return bool(fingerprint(now, inputs=self.inputs) == self.expected)
+        return self.holds_the_same(now) or bool(fingerprint(now, inputs=self.inputs) == self.expected)
 
-    def _holds_the_same(self, now: Any) -> bool:
-        held = inside(now)
-        return len(held) == len(self.entries or ()) and all(map(operator.is_, held, self.entries or ()))
+    def holds_the_same(self, now: Any) -> bool:
+        """Is it the very nest, with the very things in it?"""
+        if now is not self.value or self.entries is None:
+            return False
+        for nest, row in self.entries:
+            if len(nest) != len(row) or not all(map(operator.is_, nest, row)):
+                return False
+            if type(nest) is dict and not all(map(operator.is_, nest.values(), row.values())):
+                return False
+        return True
 
 
-def inside(value: Any) -> Sequence[Any]:
-    """What a list, dict or tuple holds, and after it what lists and dicts in a tuple do."""
-    if type(value) is dict:
-        return (*value, *value.values())
-    if type(value) is list:
-        return value
-    return [*value, *(each for entry in value if type(entry) in (list, dict) for each in inside(entry))]
+Row = tuple[list[Any] | dict[Any, Any], Any]
+"""A list or dict, and a copy of it."""
+
+
+def rows_of(value: Any) -> Iterator[Row]:
+    """The lists and dicts in a nest, itself among them; tuples between them cannot change."""
+    if type(value) in (list, dict):
+        yield value, value.copy()
+    if type(value) in _BUILT_IN:
+        for _, entry in entries(value):
+            if type(entry) in _BUILT_IN:
+                yield from rows_of(entry)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import contextlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.held import Guard, Held, The, can_be_input, entries, inside, is_array, is_nest
+from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
@@ -120,20 +120,28 @@ def _inputs_in(value: Any, key: Any) -> dict[Any, Any]:
 
 def guard_of(name: str, read: Callable[[], Any], value: Any, key: Any = None) -> Guard:
     """The guard of a value from outside that is found at the place with this key."""
-    held, inputs = None, _inputs_in(value, key)
-    if type(value) in (list, dict, tuple):
-        nests = value if type(value) is tuple else (value,)
-        alike = (inside(each) if type(each) in (list, dict) else (each,) for each in nests)
-        held = tuple(inside(value)) if all(_is_fixed(each) for row in alike for each in row) else None
+    inputs = _inputs_in(value, key)
     expected = fingerprint(value, before=current().outside, inputs=inputs)
-    return Guard(name, read, value, expected, _is_fixed(value) and not inputs, held, inputs)
+    return Guard(name, read, value, expected, _is_fixed(value) and not inputs, _rows(value), inputs)
 
 
-def _is_fixed(value: Any) -> bool:
-    """Is the same object surely the same to a trace? Objects are: what is read of them has guards of its own."""
+def _rows(value: Any) -> tuple[Row, ...] | None:
+    """What the lists and dicts in a nest hold, where all of it stays the same as long as each of them holds the same
+    objects."""
+    rows = tuple(rows_of(value))
+    known = {id(nest) for nest, _ in rows}
+    held = (each for nest, _ in rows for pair in entries(nest) for each in pair)
+    if not rows or known & current().outside.keys() or not all(_is_fixed(each, known) for each in held):
+        return None
+    return rows
+
+
+def _is_fixed(value: Any, known: Collection[int] = ()) -> bool:
+    """Is the same object surely the same to a trace? Objects are: what is read of them has guards of its own. So are
+    the lists and dicts that are ``known``."""
     if type(value) is tuple:
-        return all(map(_is_fixed, value))
-    return not isinstance(value, list | dict | set | frozenset | tuple | types.MappingProxyType)
+        return all(_is_fixed(each, known) for each in value)
+    return id(value) in known or not isinstance(value, list | dict | set | frozenset | tuple | types.MappingProxyType)
 
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that was made by a program, and that a program can change

@@ -23,6 +23,7 @@ from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.passes.dead import may_raise
+from futurex.runtime.floating import untold
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
 from futurex.tree.source import here
@@ -442,7 +443,7 @@ class Trace:
     @contextmanager
     def scope(self) -> Iterator[Scope]:
         """A scope whose changes are undone at its end; the caller reads them from the scope first."""
-        with interning_scope() as start:
+        with interning_scope() as start, untold():
             scope = Scope(start)
             self.scopes.append(scope)
             self.regions.append(scope)

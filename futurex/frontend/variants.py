@@ -26,7 +26,7 @@ from futurex.frontend.nest_tests import nest_test
 from futurex.frontend.objects import restore
 from futurex.frontend.outputs import Output, Outputs, alternatives, shared_cells, things
 from futurex.frontend.outside import check_state, fingerprint
-from futurex.frontend.reads import NEVER, unchanged
+from futurex.frontend.reads import NEVER, Alike, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
 from futurex.frontend.texts import without_values
@@ -45,6 +45,7 @@ from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
+LARGE = 12  # values in the test whether a nest holds what it held
 UNLEARNED = 8  # calls that were looked at and taught nothing, behind which none is looked at any more
 
 
@@ -165,7 +166,7 @@ class Variant:
         where that is enough."""
         guards: list[tuple[Any, Any, Any]] = []
         for guard in self.guards:
-            test = None if guard.fixed else nest_test(guard.expected)
+            test = None if guard.fixed else _test(guard)
             if test is None and not guard.fixed:
                 return self.valid
             guards.append((guard.read, guard.value if guard.fixed else NEVER, test))
@@ -215,6 +216,16 @@ class Variant:
     def captured(self) -> list[Any]:
         """The arrays from outside as they are now."""
         return [capture.read() if capture.read is not None else capture.array for capture in self.captures]
+
+
+def _test(guard: Guard) -> Alike | None:
+    """The test for many calls whether a nest holds what it held; None where there is no short one. Of large nests it
+    asks first whether they hold the very same things: comparing values takes longer."""
+    text = nest_test(guard.expected)
+    if guard.entries is None or (text is not None and len(text[1]) < LARGE):
+        return text
+    same = guard.holds_the_same
+    return ("{0}({now})", (same,)) if text is None else (f"{{{len(text[1])}}}({{now}}) or {text[0]}", (*text[1], same))
 
 
 def _is_traced_leaf(leaf: Any) -> bool:

@@ -142,3 +142,41 @@ def test_states_of_threads_do_not_mix():
     for thread in threads:
         thread.join()
     assert [found[k] for k in range(6)] == ["raised", [np.inf] * 4] * 3
+
+
+def in_a_branch(x):
+    if x.sum() > 100:
+        return np.full(x.shape, np.nan).astype(int) + np.log(np.zeros(4)) + np.float64(1e300) * 1e300
+    return x + 1
+
+
+def in_a_round(x):
+    k = 0
+    while x.sum() > 100:
+        x = x * 0.5 + np.float32(1e30) * np.float32(1e30) * k
+        k += 1
+    return x
+
+
+@pytest.mark.parametrize("function", [in_a_branch, in_a_round])
+@pytest.mark.filterwarnings("default::RuntimeWarning")
+def test_constants_of_branches_and_rounds_that_do_not_come_warn_of_nothing(function):
+    futurized = fx.futurize(function)
+    for _ in range(3):
+        assert warned(futurized, ZEROS) == warned(function, ZEROS) == []
+
+
+@pytest.mark.parametrize("function", [in_a_branch, in_a_round])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_warnings_that_are_errors_come_where_numpys_do(function):
+    futurized = fx.futurize(function)
+    for x in (ZEROS, ZEROS + 100, ZEROS):
+        got, expected = (call(each, x) for each in (futurized, function))
+        assert got == expected
+
+
+def call(function, x):
+    try:
+        return np.asarray(function(x)).tolist()
+    except RuntimeWarning as error:
+        return str(error)

@@ -50,3 +50,31 @@ def test_borders_repeat_elements(mode, widths):
     slope = np.asarray(fx.grad(lambda x: np.sum(padded(x) * weights))(x))
     unit = np.eye(15).reshape(15, 3, 5)
     np.testing.assert_allclose(slope.ravel(), [np.sum(padded(each) * weights) for each in unit], rtol=1e-12)
+
+
+@pytest.mark.parametrize("copy", list(np._CopyMode), ids=lambda copy: copy.name)
+@pytest.mark.parametrize("make", [np.array, np.asarray])
+def test_the_words_that_numpy_1_had_for_copies_are_known(make, copy):
+    def written(x):
+        y = make(x, copy=copy)
+        y[0] = 7
+        return y.sum() + x[0]
+
+    futurized = fx.futurize(written)
+    for _ in range(2):
+        assert float(futurized(np.arange(3.0))) == written(np.arange(3.0))
+    assert is_staged(futurized, (np.arange(3.0),))
+
+
+@pytest.mark.parametrize(
+    "repeated", [lambda x: np.resize(x, (500, 3)), lambda x: np.hstack([x] * 100), lambda x: np.vstack([x[::-1]] * 100)]
+)
+def test_what_is_joined_with_itself_many_times_is_one_operand(repeated):
+    x = np.arange(4.0)
+    futurized = fx.futurize(repeated)
+    for _ in range(2):
+        np.testing.assert_array_equal(np.asarray(futurized(x)), repeated(x), strict=True)
+    assert max(len(node.inputs) for node in fx.lower(repeated, x).graph.nodes) < 4
+    slope = np.asarray(fx.grad(lambda x: np.sum(repeated(x) ** 2))(x))
+    shares = [np.sum(repeated(x) == each) for each in x]
+    np.testing.assert_allclose(slope, 2 * x * shares)

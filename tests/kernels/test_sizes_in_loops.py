@@ -100,3 +100,16 @@ def test_what_has_no_room_or_raises_is_numpys(function, args, at_once):
     futurized = fx.futurize(function)
     for _ in range(3):
         assert outcome(futurized, args) == outcome(function, args)
+
+
+def one_half(z):
+    picked = z[z.real > 0]
+    return picked.real if picked.real.sum() > 3 else picked.imag
+
+
+def test_parts_of_complex_numbers_that_a_branch_returns_are_compiled(at_once, recwarn):
+    futurized = fx.futurize(one_half)
+    for z in np.array([[1 + 2j, 3 - 1j, -1], [2, -1, 0.5j], [1, 1, 1]]):
+        fx.precompile(futurized, z)
+        np.testing.assert_array_equal(futurized(z), one_half(z))
+    assert not [str(each.message) for each in recwarn if "not compiled" in str(each.message)]

@@ -182,13 +182,18 @@ def _of_entries(value: Any, dtype: Any) -> Tracer:
     return new_array(_entry(value, np.dtype(dtype)))
 
 
+def _copies(copy: Any) -> Any:
+    """Whether an array is copied, also where it is said in the words that NumPy 1 had for it."""
+    return {"ALWAYS": True, "NEVER": False, "IF_NEEDED": None}[copy.name] if type(copy) is np._CopyMode else copy
+
+
 @handles(np.array)
 def array(
     object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0
 ) -> Tracer:
     if dtype is not None and np.dtype(dtype).kind not in "biufc":
         raise Escape(f"an array of dtype {np.dtype(dtype)}", "only numbers and booleans are traced")
-    value = entered(object)
+    value, copy = entered(object), _copies(copy)
     if hasattr(type(value), "__fx_node__"):
         value = of_rows(value, dtype)
     if not copy and isinstance(value, Tracer):
@@ -207,7 +212,7 @@ def array(
 
 @handles(np.asarray, np.asanyarray)
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None) -> Tracer:
-    value = entered(a)
+    value, copy = entered(a), _copies(copy)
     if copy is not None:
         return array(value, dtype, copy=copy, order=order or "K")
     if isinstance(value, Tracer) and not value.is_scalar and (dtype is None or np.dtype(dtype) == value.dtype):

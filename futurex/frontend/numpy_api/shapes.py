@@ -129,6 +129,16 @@ def _joined(
     return result if out is None and dtype is None else concatenate([result], 0, out, dtype=dtype, casting=casting)
 
 
+MANY = 64  # times that an array is joined with itself, as np.resize does it
+
+
+def _repeated(x: Node, times: int, axis: int) -> Node:
+    """An array so many times behind itself."""
+    blocks = emit("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    blocks = emit("repeat_each", blocks, times=times, axis=0)
+    return emit("reshape", blocks, shape=(*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :]))
+
+
 @handles(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     if out is not None and dtype is not None:
@@ -152,7 +162,10 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     place = one_axis(axis, parts[0].ndim)
     if dtype is not None:
         parts = [as_dtype(part, np.dtype(dtype)) for part in parts]
-    result = fresh(emit("concatenate", *parts, axis=place))
+    if len(parts) >= MANY and parts[0].aval.static and builtins.all(part is parts[0] for part in parts):
+        result = fresh(_repeated(parts[0], len(parts), place))
+    else:
+        result = fresh(emit("concatenate", *parts, axis=place))
     if dtype is not None and not builtins.all(np.can_cast(part.dtype, dtype, casting) for part in tracers):
         raise Escape("numpy.concatenate with this dtype=", "NumPy refuses the cast")
     result._cell.strides = layout_of(result.aval, tracers, parts)
@@ -352,9 +365,7 @@ def tile(A: Any, reps: Any) -> Tracer:
     x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
     for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
         if isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
-            blocks = emit("reshape", x._node, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-            blocks = emit("repeat_each", blocks, times=count, axis=0)
-            x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
+            x = fresh(_repeated(x._node, count, axis))
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
     return fresh(x._node) if x.ndim else new_array(x._node)

@@ -59,10 +59,10 @@ def is_shorter(node: Node) -> bool:
     have for themselves where nobody reads the others afterwards."""
     if node.op != "load" or len(node.attrs["chain"]) != 1 or node.aval.static or node.inputs[0].aval.static:
         return False
-    kind, entries = node.attrs["chain"][0]
-    if kind != "index" or len(entries) != 1 or entries[0][0] != "s":
+    kind, *of = node.attrs["chain"][0]  # of "real" and "imag" there is nothing more to say
+    if kind != "index" or len(of[0]) != 1 or of[0][0][0] != "s":
         return False
-    _, start, _, step = entries[0]
+    _, start, _, step = of[0][0]
     return start in (None, 0) and step in (None, 1)
 
 
