@@ -69,7 +69,9 @@ class Runtime:
     """``__fx__`` of one rewritten function."""
 
     UNDEF = UNDEF
-    Signal = Signal
+    BaseException = BaseException
+    passing = Signal, GeneratorExit
+    """What no handler of the user's is asked about. A generator that is left is closed when its trace may be over."""
     slice = builtins.slice
 
     def __init__(self, function: types.FunctionType) -> None:
