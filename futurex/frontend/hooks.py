@@ -266,6 +266,9 @@ class Runtime:
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
+        own = getattr(container, "__class_getitem__", None) if isinstance(container, type) else None
+        if isinstance(getattr(own, "__func__", None), types.FunctionType) and own.__module__ != "typing":
+            return call(own, (index,), {})
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
         if not isinstance(container, _INDEXED):

@@ -169,6 +169,25 @@ def test_python_s_own_methods_are_staged(f):
     assert same(fx.futurize(f, escape="error")(np.arange(3.0), t), f(np.arange(3.0), t))
 
 
+RATES = {"a": 2.0}
+
+
+class Rates:
+    def __class_getitem__(cls, key):
+        return RATES[key]
+
+
+def by_class(x):
+    return x * Rates["a"] + len(list[int].__args__)
+
+
+def test_an_item_of_a_class_is_what_its_method_gives_now(monkeypatch):
+    staged = fx.futurize(by_class)
+    for rate in (2.0, 2.0, 2.0, 3.0):
+        monkeypatch.setitem(RATES, "a", rate)
+        assert same(staged(np.arange(3.0)), by_class(np.arange(3.0)))
+
+
 def numbered(x):
     k = 0
     try:
