@@ -85,22 +85,23 @@ class Lane:
             self.read = sum(param.aval.nbytes for k, param in params if k not in variant.gives)
 
     def either_way(
-        self, again: Callable[[Lane, list[Any], Any, Any], Any], leaves: list[Any], args: Any, kwargs: Any, *,
-        looked: bool = True,
+        self, again: Callable[[Lane, list[Any], Any, Any], Any], leaves: list[Any], args: Any, kwargs: Any,
+        began: float, *, looked: bool = True,
     ) -> Any:  # fmt: skip
         """A call of a trace that may go as plain NumPy, and does where that is faster; ``again`` makes it staged.
 
+        ``began``: when somebody began to look whether the trace still holds, which plain calls need not.
         ``looked``: has anybody looked whether the trace still holds? What a call that goes as plain NumPy returns and
         raises is right in any case.
         """
         choice = self.choice
         assert choice is not None
         settled = not looked or choice.goes_plain()
-        began = 0.0 if settled else time.perf_counter()
         if not (settled or choice.next_is_plain):
             result = again(self, leaves, args, kwargs)
             choice.was_staged(began)
             return result
+        began = 0.0 if settled else time.perf_counter()
         try:
             result = choice.call(self.variant.plainly, args, kwargs)
         except Misfit as misfit:

@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import itertools
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -104,12 +105,13 @@ class Futurized(Standing, Generic[P, R]):
             if lane is not None and not (self._strict and floating.strict()):
                 found, choice = lane.match(args, kwargs), lane.choice
                 if found is not None and choice is not None and choice.goes_on():
-                    return lane.either_way(self._run_again, found, args, kwargs, looked=False)
+                    return lane.either_way(self._run_again, found, args, kwargs, 0.0, looked=False)
+                began = time.perf_counter() if choice is not None and choice.open else 0.0
                 if found is not None and lane.valid():
                     if lane.variant.graph is None:
                         return lane.plain.call(lane.variant.plainly, args, kwargs)
                     if choice is not None and choice.open:
-                        return lane.either_way(self._run_again, found, args, kwargs)
+                        return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
             leaves: list[Any] = []
             try:
@@ -129,7 +131,7 @@ class Futurized(Standing, Generic[P, R]):
             lane = variant.lane  # of a trace that others take turns with
             choice = lane.choice if lane is not None else None
             if choice is not None and choice.open and (found := lane.match(args, kwargs)) is not None:
-                return lane.either_way(self._run_again, found, args, kwargs)
+                return lane.either_way(self._run_again, found, args, kwargs, time.perf_counter())
             return self._run(variant, leaves, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
             fold(error)

@@ -1,5 +1,7 @@
 """Calls that go as plain NumPy rarely ask what the trace asks of what is outside; they are right whatever is there."""
 
+import time
+
 import numpy as np
 import pytest
 from choosing import compare_soon, settle
@@ -79,3 +81,15 @@ def test_both_ways_are_compared_again(settled, monkeypatch):
         f(X)
         plain.append(lane.choice.plain)
     assert not all(plain)
+
+
+def test_looking_counts_as_part_of_a_staged_call(monkeypatch, settled):
+    f = fx.futurize(scaled)
+    for _ in range(3):
+        f(X)
+    lane, taken = f._lane, []
+    monkeypatch.setattr(choice.Choice, "was_staged", lambda self, began: taken.append(time.perf_counter() - began))
+    valid = lane.valid
+    lane.valid = lambda: time.sleep(0.01) or valid()
+    f(X)
+    assert taken[0] > 0.01
