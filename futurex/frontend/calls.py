@@ -441,7 +441,7 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
         looks = function not in (iter, next)  # these call methods of what they are given, not of what that holds
         refuse_special(*(arg for arg in (*args, *kwargs.values()) if looks or not isinstance(arg, list | tuple | dict)))
     with python():
-        return current().remember(function(*map(_staged_callback, args), **kwargs))
+        return current().remember(function(*map(staged_callback, args), **kwargs))
 
 
 def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -472,7 +472,7 @@ def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict
     raise Escape(f"operator.{name}", "this use of it is not traced")
 
 
-def _staged_callback(value: Any) -> Any:
+def staged_callback(value: Any) -> Any:
     """A function given to a library function is staged when that calls it."""
     if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return lambda *args, **kwargs: call(value, tuple(map(entered, args)), kwargs)
@@ -485,9 +485,6 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return (CONSTRUCTED.get(kind) or HANDLERS[kind])(*args, **kwargs)
     if issubclass(kind, np.generic):
         return _scalar_type(kind, args, kwargs)
-    if kind.__module__ == "itertools" or kind is functools.partial:
-        held = [items(arg) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
-        return current().remember(kind(*map(_staged_callback, held), **kwargs))
     if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return current().remember(kind(*args, **kwargs))
     if kind in _DATA_TYPES or kind is collections.OrderedDict or _is_named_tuple(kind):
@@ -501,7 +498,7 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if kind is super:
         return super(*args)
     if kind is contextlib.suppress or kind is contextlib._GeneratorContextManager:
-        return current().remember(kind(*map(_staged_callback, args), **kwargs))
+        return current().remember(kind(*map(staged_callback, args), **kwargs))
     init = of_class(kind, "__init__")
     if issubclass(kind, BaseException):
         return _exception(kind, init, args, kwargs)

@@ -36,6 +36,9 @@ WORTH, FEWEST = 40e-3, 50
 ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
+UNSEEN = 16
+"""Of so many calls that go as plain NumPy one looks whether the trace still holds; a part of those after which both
+ways are compared again."""
 SELDOM = 16
 """Calls among which one may be made both ways."""
 _MANY = 128  # operations of a plan on small arrays, which may well take long by themselves
@@ -92,6 +95,15 @@ class Choice:
     def next_is_plain(self) -> bool:
         """Shall the next call be plain, to be compared?"""
         return len(self._plain) < len(self._staged)
+
+    def goes_on(self) -> bool:
+        """Does this call go as plain NumPy, since such calls are faster, before anybody looks whether the trace still
+        holds? That may take longer than the call; from time to time somebody looks, since what has changed may be
+        faster staged."""
+        if self.plain and self.open and (self._calls + 1) % UNSEEN:
+            self._calls += 1
+            return True
+        return False
 
     def goes_plain(self) -> bool:
         """Does this call go as plain NumPy, since such calls are faster? From time to time that is found out anew."""

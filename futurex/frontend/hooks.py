@@ -69,7 +69,9 @@ class Runtime:
     """``__fx__`` of one rewritten function."""
 
     UNDEF = UNDEF
-    Signal = Signal
+    BaseException = BaseException
+    passing = Signal, GeneratorExit
+    """What no handler of the user's is asked about. A generator that is left is closed when its trace may be over."""
     slice = builtins.slice
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -264,6 +266,9 @@ class Runtime:
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
+        own = getattr(container, "__class_getitem__", None) if isinstance(container, type) else None
+        if isinstance(getattr(own, "__func__", None), types.FunctionType) and own.__module__ != "typing":
+            return call(own, (index,), {})
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
         if not isinstance(container, _INDEXED):

@@ -6,6 +6,7 @@ long way then decides. The second puts the results of a run into the nest that t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
 from operator import countOf
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, computes, leaves_little, places
+from futurex.frontend.choice import Choice, Misfit, computes, leaves_little, places
 from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
@@ -82,6 +83,38 @@ class Lane:
         if self.pack is not None:
             params = enumerate(variant.graph.params)  # type: ignore[union-attr]
             self.read = sum(param.aval.nbytes for k, param in params if k not in variant.gives)
+
+    def either_way(
+        self, again: Callable[[Lane, list[Any], Any, Any], Any], leaves: list[Any], args: Any, kwargs: Any,
+        began: float, *, looked: bool = True,
+    ) -> Any:  # fmt: skip
+        """A call of a trace that may go as plain NumPy, and does where that is faster; ``again`` makes it staged.
+
+        ``began``: when somebody began to look whether the trace still holds, which plain calls need not.
+        ``looked``: has anybody looked whether the trace still holds? What a call that goes as plain NumPy returns and
+        raises is right in any case.
+        """
+        choice = self.choice
+        assert choice is not None
+        settled = not looked or choice.goes_plain()
+        if not (settled or choice.next_is_plain):
+            result = again(self, leaves, args, kwargs)
+            choice.was_staged(began)
+            return result
+        began = 0.0 if settled else time.perf_counter()
+        try:
+            result = choice.call(self.variant.plainly, args, kwargs)
+        except Misfit as misfit:
+            choice.open = not (looked or self.valid())
+            return misfit.result
+        except Exception:
+            choice.failed()
+            if choice.acts or self.variant.has_log or not (looked or self.valid()):
+                raise
+            return again(self, leaves, args, kwargs)  # whose results tell of the error
+        if not settled:
+            choice.was_plain(began)
+        return result
 
     def _once_settled(self, take: Take | None) -> Take:
         """The long way, as long as it may lead what is given away into better memory, and once more then: it stays

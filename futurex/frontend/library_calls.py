@@ -7,20 +7,23 @@ import collections
 import dataclasses
 import functools
 import inspect
+import itertools
 import math
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend import control, folds
-from futurex.frontend.calls import SPECIAL, Special, call, special
+from futurex.frontend.calls import SPECIAL, Special, call, special, staged_callback
 from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
 from futurex.frontend.numbers import check_attribute, number_of
+from futurex.frontend.numpy_api.source import CONSTRUCTED
 from futurex.frontend.outside import (
     any_traced,
     captured_value,
@@ -65,6 +68,35 @@ def fill_dataclass(instance: Any, init: Any, args: tuple[Any, ...], kwargs: dict
     if prepares:
         del vars(instance)["__post_init__"]
         call(of_class(kind, "__post_init__"), (instance, *prepared[0]), {})
+
+
+# -- iterators and partial calls -------------------------------------------------------------------------------------
+
+_ITERATED = frozenset({"iterable", "data", "selectors"})
+"""Parameters of what is in itertools that are iterated."""
+_TAKES_ANYTHING: frozenset[Any] = frozenset({itertools.repeat, functools.partial})
+
+
+def _holding(kind: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """An iterator over others, or a partial call: what objects of a user's class give is found by staged code."""
+    looks = _is_array if kind in _TAKES_ANYTHING else _is_iterated
+    held = [items(arg) if looks(arg) else arg for arg in args]
+    named = {name: items(arg) if name in _ITERATED and looks(arg) else arg for name, arg in kwargs.items()}
+    return current().remember(kind(*map(staged_callback, held), **(named if looks is _is_iterated else kwargs)))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | Tracer)
+
+
+def _is_iterated(value: Any) -> bool:
+    method = of_class(type(value), "__iter__") or of_class(type(value), "__getitem__")
+    return _is_array(value) or isinstance(method, types.FunctionType)
+
+
+for _kind in {each for each in vars(itertools).values() if isinstance(each, type)} - {itertools.chain}:
+    CONSTRUCTED[_kind] = functools.partial(_holding, _kind)
+CONSTRUCTED[functools.partial] = functools.partial(_holding, functools.partial)
 
 
 # -- math ------------------------------------------------------------------------------------------------------------

@@ -84,6 +84,11 @@ def unchanged(
     >>> same = unchanged([(GlobalName(scope, "x"), scope["x"], None)], lambda: False)
     >>> same(), scope.update(x=2.5), same()
     (True, None, False)
+    >>> one = IsSame(GlobalName(scope, "x"), GlobalName(scope, "y"))
+    >>> scope["y"] = scope["x"]
+    >>> same = unchanged([(one, True, None)], lambda: "asked anew")
+    >>> same(), scope.update(y=3.5), same()
+    (True, None, 'asked anew')
     """
     asked = [(read, value, alike) for read, value, alike in found if read is not None]
     scopes = {id(read.scope): read.scope for read, *_ in asked if type(read) is GlobalName}
@@ -123,12 +128,16 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
         cell = _constant(read.cell, known)
         return (cell,), f"{cell}.cell_contents is {{}}"
     if type(read) is EntryOf:
-        container = _written(read.container, None, known, own)
-        given = None if container is None else _expression(container[1])
-        if container is None or given is None:
+        container = _read(read.container, known, own)
+        if container is None:
             return None
         entry = _constant(read.key, known)
-        return (*container[0], entry), f"{given}[{entry}] is {{}}"
+        return (*container[0], entry), f"{container[1]}[{entry}] is {{}}"
+    if type(read) is IsSame:
+        one, other = _read(read.one, known, own), _read(read.other, known, own)
+        if one is None or other is None:
+            return None
+        return (*one[0], IsSame, *other[0]), f"({one[1]} is {other[1]}) is {{}}"
     if type(read) is functools.partial and read.func is getattr and len(read.args) == 2:
         owner, name = read.args
         if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
@@ -139,6 +148,13 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
                 return (holder, name), f"type({now} := {holder}.{name}) is {kind} and {' and '.join(parts)}"
             return (holder, name), f"{holder}.{name} is {{}}"
     return None
+
+
+def _read(read: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
+    """What is read, and the expression that reads it."""
+    written = _written(read, None, known, own)
+    given = None if written is None else _expression(written[1])
+    return None if written is None or given is None else (written[0], given)
 
 
 def _expression(test: str) -> str | None:

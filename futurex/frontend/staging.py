@@ -18,7 +18,6 @@ import numpy as np
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, Brake, in_vain
-from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
 from futurex.frontend.fragments import Fragments
@@ -104,12 +103,15 @@ class Futurized(Standing, Generic[P, R]):
         try:
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
-                found = lane.match(args, kwargs)
+                found, choice = lane.match(args, kwargs), lane.choice
+                if found is not None and choice is not None and choice.goes_on():
+                    return lane.either_way(self._run_again, found, args, kwargs, 0.0, looked=False)
+                began = time.perf_counter() if choice is not None and choice.open else 0.0
                 if found is not None and lane.valid():
                     if lane.variant.graph is None:
                         return lane.plain.call(lane.variant.plainly, args, kwargs)
-                    if lane.choice is not None and lane.choice.open:
-                        return self._run_either_way(lane, lane.choice, found, args, kwargs)
+                    if choice is not None and choice.open:
+                        return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
             leaves: list[Any] = []
             try:
@@ -129,7 +131,7 @@ class Futurized(Standing, Generic[P, R]):
             lane = variant.lane  # of a trace that others take turns with
             choice = lane.choice if lane is not None else None
             if choice is not None and choice.open and (found := lane.match(args, kwargs)) is not None:
-                return self._run_either_way(lane, choice, found, args, kwargs)
+                return lane.either_way(self._run_again, found, args, kwargs, time.perf_counter())
             return self._run(variant, leaves, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
             fold(error)
@@ -172,28 +174,6 @@ class Futurized(Standing, Generic[P, R]):
                 return lane.pack(*found)
             del taken, values  # what is given away is copied where others hold it
         return self._run(variant, leaves, args, kwargs)
-
-    def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        """A call of a trace that may go as plain NumPy, and does where that is faster."""
-        settled = choice.goes_plain()
-        began = 0.0 if settled else time.perf_counter()
-        if not (settled or choice.next_is_plain):
-            result = self._run_again(lane, leaves, args, kwargs)
-            choice.was_staged(began)
-            return result
-        try:
-            result = choice.call(lane.variant.plainly, args, kwargs)
-        except Misfit as misfit:
-            choice.open = False
-            return misfit.result
-        except Exception:
-            choice.failed()
-            if choice.acts or lane.variant.has_log:
-                raise
-            return self._run_again(lane, leaves, args, kwargs)  # whose results tell of the error
-        if not settled:
-            choice.was_plain(began)
-        return result
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called from staged code: part of the caller's tree."""

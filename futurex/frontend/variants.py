@@ -46,6 +46,8 @@ from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
 LARGE = 12  # values in the test whether a nest holds what it held
+_ENDS = frozenset({"finishes", "context", "GeneratorExit", "BaseException"})
+"""Names in rewritten generators that do something when they are left: ``finally``, ``with``, and handlers of that."""
 UNLEARNED = 8  # calls that were looked at and taught nothing, behind which none is looked at any more
 
 
@@ -447,9 +449,9 @@ def _collect(
 ) -> None:
     """Outputs, write-backs, effects and captured arrays of a finished trace."""
     for generator in trace.generators:
-        ends = {"finishes", "context"} & set(generator.gi_code.co_names)
+        ends = _ENDS & set(generator.gi_code.co_names)
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
-            raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
+            raise Escape("a generator with a finally, with or except that is left early", "its end would not run")
     result, nests = kept_apart(alternatives(result), trace)
     changed = changed_objects(trace)
     result_leaves, variant.structure = flatten(gathered(taken_apart(result)))

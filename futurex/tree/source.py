@@ -88,12 +88,16 @@ def is_internal(filename: str) -> bool:
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
 
 
+_ASKS_OTHERS = ("<frozen _collections_abc>", "<frozen os>")
+"""Python's own code that calls methods of a user's class (``Mapping.get``), or reads what may change (``environ``)."""
+
+
 def is_known(function: FunctionType) -> bool:
     """Is it futurex's own code, Python's, or a method that the standard library has written for a dataclass or a named
     tuple? Whatever else has no file may be a user's."""
     code = function.__code__
     if code.co_filename != "<string>":
-        return is_internal(code.co_filename)
+        return is_internal(code.co_filename) and code.co_filename not in _ASKS_OTHERS
     module = str(function.__globals__.get("__name__"))
     return code.co_qualname.startswith("__create_fn__.") or module.startswith("namedtuple_")
 

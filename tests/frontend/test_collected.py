@@ -177,6 +177,16 @@ def left_early(x):
     return np.array(outs)
 
 
+def behind_rounds_that_end_early(x):
+    outs = []
+    for k in range(40):
+        if x[k % 5] > 0:  # noqa: SIM102  (two tests on purpose)
+            if k > 30:
+                continue
+        outs.append(x * k)
+    return np.array(outs)
+
+
 def of_two_types(x):
     outs = []
     for k in range(40):
@@ -240,8 +250,8 @@ def that_lie_otherwise(x):
 
 OTHERS = [
     that_lie_otherwise, one_array, written_behind, written_before, entries_written, of_two_lists,
-    rows_of_a_matrix, read_meanwhile, now_and_then, left_early, of_two_types, another_name,
-    a_function_that_looks, no_numbers, pairs, two_loops,
+    rows_of_a_matrix, read_meanwhile, now_and_then, left_early,
+    behind_rounds_that_end_early, of_two_types, another_name, a_function_that_looks, no_numbers, pairs, two_loops,
 ]  # fmt: skip
 
 
@@ -256,6 +266,11 @@ def test_results_are_numpys(f):
 @pytest.mark.parametrize("f", WHOLE, ids=lambda f: f.__name__)
 def test_the_loop_is_one_of_the_tree(f):
     assert not [note for note in fx.futurize(f).trace(X).notes if "unrolled" in note]
+
+
+def test_what_follows_rounds_that_end_early_is_staged():
+    f = behind_rounds_that_end_early
+    assert same(fx.futurize(f, escape="error")(X), f(X))
 
 
 def test_stack_refuses_what_numpy_refuses():

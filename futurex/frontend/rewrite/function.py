@@ -1,6 +1,7 @@
 """The staged twin of a function."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import copy
@@ -53,7 +54,8 @@ def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode,
     rewritten = rewriter(inner, frozenset(freevars)).run()
     maker = definition("make", arguments([FX, *freevars]), [rewritten, ast.Return(ast.Name(name, ast.Load()))])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, inner)], []))
-    scope = compile(module, code.co_filename, "exec", dont_inherit=True)
+    flags = code.co_flags & __future__.annotations.compiler_flag  # of functions inside: texts, not looked up
+    scope = compile(module, code.co_filename, "exec", flags, dont_inherit=True)
     make = next(const for const in scope.co_consts if isinstance(const, types.CodeType))
     result = next(const for const in make.co_consts if isinstance(const, types.CodeType) and const.co_name == name)
     return _renamed(result, code.co_name, code.co_qualname)

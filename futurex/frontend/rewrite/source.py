@@ -38,6 +38,8 @@ def find(function: types.FunctionType) -> FunctionNode:
 def _find(function: types.FunctionType) -> FunctionNode:
     code = function.__code__
     lines = tuple(linecache.getlines(code.co_filename, function.__globals__))
+    if not lines and code.co_filename.startswith("<frozen "):  # Python's own modules, which know where they stand
+        lines = tuple(linecache.getlines(function.__globals__.get("__file__") or ""))
     if not lines and code.co_filename == "<string>" and function.__globals__ is vars(sys.modules["__main__"]):
         lines = _command()
     if not lines:

@@ -495,10 +495,11 @@ class Rewriter(Expressions):
         guard = ast.With([ast.withitem(fx("protected", ast.Constant(None) if bare else caught))], body)
         node.body = [self._placed(guard, node)]
         for handler in node.handlers:
-            handler.type = handler.type and self.visit(handler.type)
+            anything = ast.copy_location(ast.Attribute(load(FX), "BaseException", ast.Load()), handler)
+            handler.type = self.visit(handler.type) if handler.type else ast.fix_missing_locations(anything)
             handler.body = self._block(handler.body) or [ast.Pass()]
         if node.handlers:
-            escape = ast.ExceptHandler(ast.Attribute(load(FX), "Signal", ast.Load()), None, [ast.Raise()])
+            escape = ast.ExceptHandler(ast.Attribute(load(FX), "passing", ast.Load()), None, [ast.Raise()])
             place_missing(ast.copy_location(escape, node), node.lineno, node.col_offset)
             node.handlers.insert(0, escape)
         node.orelse = self._block(node.orelse)

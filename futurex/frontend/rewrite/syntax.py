@@ -174,7 +174,14 @@ def assign(name: str, value: ast.expr) -> ast.Assign:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
-class Ready(ast.expr):
+class _OfItsFields(ast.expr):
+    """An expression made of its fields. So are its copies: Python before 3.13 makes a node of nothing first."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in self._fields), vars(self)
+
+
+class Ready(_OfItsFields):
     """An expression that is already rewritten."""
 
     _fields = ("value",)
@@ -184,7 +191,7 @@ class Ready(ast.expr):
         self.value = value
 
 
-class Attempt(ast.expr):
+class Attempt(_OfItsFields):
     """The value of an expression, and whether it raised an exception of a type."""
 
     _fields = ("value", "kind")
