@@ -58,9 +58,9 @@ def test_special_values_are_cs(dtype, lanes, monkeypatch):
             assert odd or np.isnan(part) or np.signbit(part) == np.signbit(other), (a, b, found[k], own[k])
 
 
-def test_larger_angles_are_numpys():
+def test_larger_angles_are_the_librarys():
     z = np.linspace(1, 2, 1000) * (0.1 + 1e12j)
-    assert np.array_equal(compute("exp", z), np.exp(z))
+    np.testing.assert_allclose(compute("exp", z), np.exp(z), rtol=1e-15)
 
 
 def test_phasors_are_one_region(monkeypatch):

@@ -49,7 +49,7 @@ def computed(body: Body, node: Node, values: Mapping[tuple[Node, Dtype], str]) -
         return (narrowed if node.op == "narrow" else widened)(body, operands[0], node.attrs["to"])
     name = function_of(node)
     if name in FUNCTIONS:
-        if name in GUARDED:
+        if name in GUARDED and not body.by_library:
             _flag(body, out_of_bounds(body, loop[0][0], operands[0]))
         return body.cast(function(body, node, loop[0][0], operands), loop[0][0], loop[1])
     dtype = loop[0][-1]

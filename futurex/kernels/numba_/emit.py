@@ -8,6 +8,7 @@ pattern.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,9 @@ chain where one vector keeps the processor busy, and four would lie on the stack
 _MASKED = '"llvm.loop.vectorize.predicate.enable", i1 true'
 """The elements of a short row that are no whole vector are one with a mask: one by one, their divisions take as long as
 many rows. With divisions 0.3 to 0.6 of the time; without, what is read through a mask takes longer."""
+_ONE_BY_ONE = '"llvm.loop.vectorize.enable", i1 false'
+"""Of elements whose functions the library computes: a vector of these would be as many calls, and more code."""
+_NOTE = re.compile(r"!(\d{3}\b)")
 _FIRST_NOTE = 500
 """The number of the first note of a loop: others that a module has begin elsewhere."""
 
@@ -128,14 +132,24 @@ class Emitter:
         self.notes: list[str] = []
 
     def module(self, threaded: bool) -> str:
-        part = self.part()
-        declarations = sorted(self.body.intrinsics)
+        part, declared = self.part(), self.body.intrinsics
+        if self.region.guarded:
+            twin = type(self)(self.region, self.layout, self.aliases, False, self.across)
+            twin.body.by_library = True
+            part += [_NOTE.sub(r"!1\1", line.replace("@part(", "@exactly(")) for line in twin.part()]
+            declared |= twin.body.intrinsics
+        declarations = sorted(declared)
         if self.aside:
             declarations += past.DECLARATIONS
         functions = past.FUNCTION if self.aside and self.sends_rows else []
         for size in sorted({self.array_nodes[j].dtype.itemsize for j in self._turned()}):
             functions = [*functions, *squares.function(size)]
         return "\n".join([*declarations, *functions, *part, *self._entry(threaded)]) + "\n"
+
+    @property
+    def _watches(self) -> bool:
+        """Are there functions by formulas that hold up to a bound?"""
+        return self.region.guarded and not self.body.by_library
 
     @property
     def sends_rows(self) -> bool:
@@ -157,8 +171,7 @@ class Emitter:
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
         moving = [*((f"%t{j}", axes) for j, axes in enumerate(self.axes)), ("%t", self.layout.axes[-1])]
         own += [("i64", f"{name}.{d}") for name, axes in moving for d, axis in enumerate(axes) if axis]
-        own += [(memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
-        return [*own, ("ptr", "%scratch")] if self.region.guarded else own
+        return [*own, *((memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars))]
 
     def passed(self) -> list[tuple[str, str]]:
         shared = {f"%a{j}" for j, alias in enumerate(self.aliases) if alias >= 0}
@@ -181,7 +194,7 @@ class Emitter:
         parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self.passed())
         # what registers cannot hold lies on the stack: vectors on whole lines, which the compiler does not see to
         lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline alignstack(64) {{", "entry:"]
-        if self.region.guarded:
+        if self._watches:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         if any(abs(step) > 1 for step in self.steps):
             lines += _NOTHING
@@ -190,7 +203,7 @@ class Emitter:
         values = self._scalars()
         lines += self._loops(values) if self.across is None else self._in_tiles(self.across, values)
         lines += [f"  {past.FENCE}"] if self.aside else []
-        return [*lines, *self._report(), "  ret void", "}", *self.notes]
+        return [*lines, *self._anew(), "  ret void", "}", *self.notes]
 
     def _loops(self, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """One loop in the other."""
@@ -224,7 +237,10 @@ class Emitter:
     def _noted(self) -> str:
         """What the vectoriser is told of a loop along rows."""
         region, chain = self.region, self.region.chain
-        if self.length >= LEAST_ABREAST:
+        word: str | None
+        if self.body.by_library:
+            word = _ONE_BY_ONE
+        elif self.length >= LEAST_ABREAST:
             busy = chain >= _LONG_CHAIN and len(region.graph.nodes) > _BROAD * chain
             word = _FOUR_ABREAST if (region.approximate or chain >= _LONG_CHAIN) and not busy else None
         else:
@@ -433,17 +449,17 @@ class Emitter:
             ]
         return lines
 
-    def _report(self) -> list[str]:
-        """Any thread whose flag is set sets the caller's; none takes it back."""
-        if not self.region.guarded:
+    def _anew(self) -> list[str]:
+        """Where an argument was beyond what a formula holds for, the rows are computed anew without it."""
+        if not self._watches:
             return []
+        given = ", ".join(f"{kind} {name}" for kind, name in self.passed())
         return [
             "  %seen = load i32, ptr %flag, align 4",
             "  %any = icmp ne i32 %seen, 0",
-            "  br i1 %any, label %report, label %leave",
-            "report:",
-            "  %beyond = getelementptr i64, ptr %scratch, i64 1",
-            "  store i64 1, ptr %beyond, align 8",
+            "  br i1 %any, label %anew, label %leave",
+            "anew:",
+            f"  call void @exactly(i64 %low, i64 %high, {given})",
             "  br label %leave",
             "leave:",
         ]

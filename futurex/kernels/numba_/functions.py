@@ -36,7 +36,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 } | complex_functions.FUNCTIONS  # fmt: skip
 
 GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
-"""Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""
+"""Those that hold up to a bound: where a kernel meets a larger argument, it computes its part of the region anew with
+those of C's library for such arguments, or, where there are reductions, says so, and NumPy computes the region."""
 
 
 def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:

@@ -139,9 +139,9 @@ def elementwise(
         lambda aliases: row_blocks.emit(region, layout, aliases, may_share(), written)
         if blocks
         else emit(region, layout, aliases, may_share(), written, across, columns),
-        _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
+        _share(node, threads, pieces), 0, region.approximate,
         inplace=not (region.guarded or columns),  # whose operands must outlive the loop
-        guarded=region.guarded,
+        guarded=False,
     )  # fmt: skip
 
 

@@ -70,6 +70,10 @@ class Real:
     def const(self, value: float) -> Real:
         return Real(self.body, self.format, self.literal(value))
 
+    def by_library(self, name: str) -> Real:
+        """The function of C's library of this name."""
+        return Real(self.body, self.format, self.body.library(name, self.format.kind, self.name))
+
     def _name(self, other: Real | float) -> str:
         return other.name if isinstance(other, Real) else self.literal(other)
 

@@ -86,7 +86,7 @@ class Region:
 
     @property
     def guarded(self) -> bool:
-        """Does it hold functions whose formulas end at a bound? The kernel then sets a flag."""
+        """Does it hold functions whose formulas end at a bound?"""
         return any(function_of(node) in GUARDED for node in self.graph.nodes)
 
 

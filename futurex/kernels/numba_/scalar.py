@@ -62,6 +62,8 @@ class Body:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.intrinsics: set[str] = set()
+        self.by_library = False
+        """Do sines, cosines and tangents of large arguments come from C's library, one after the other?"""
 
     def emit(self, instruction: str) -> str:
         name = f"%v{len(self.lines)}"
@@ -71,6 +73,12 @@ class Body:
     def intrinsic(self, name: str, dtype: Dtype, value: str) -> str:
         kind = register_type(dtype)
         function = f"@llvm.{name}.f{dtype.itemsize * 8}"
+        self.intrinsics.add(f"declare {kind} {function}({kind})")
+        return self.emit(f"call {kind} {function}({kind} {value})")
+
+    def library(self, name: str, kind: str, value: str) -> str:
+        """What a function of C's library gives for a number, in single precision by its name for that."""
+        function = f"@{name}f" if kind == "float" else f"@{name}"
         self.intrinsics.add(f"declare {kind} {function}({kind})")
         return self.emit(f"call {kind} {function}({kind} {value})")
 
