@@ -5,10 +5,11 @@ are made one."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from futurex.ops.fusion import loop_of
 from futurex.ops.strides import LEAST_ROW, lies_in_rows, rows_together, undone
 from futurex.ops.views import Chain, around, view
 from futurex.passes.assemble import product_of
@@ -16,7 +17,7 @@ from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, param
 
 _MOST_AXES = 4
 _LEAST_ROW = 16
@@ -29,7 +30,10 @@ def write_through(graph: Graph) -> Graph:
     users = users_of(graph)
     makers = {}
     for node in graph.nodes:
-        if node.op == "store" and users[node.inputs[1]] == [node] and node.inputs[1] not in graph.outs:
+        if node.op == "store" and node.attrs["mode"] == "add":
+            if _adds(node):
+                makers[node] = functools.partial(_added, node)
+        elif node.op == "store" and users[node.inputs[1]] == [node] and node.inputs[1] not in graph.outs:
             if _suits(node):
                 makers[node] = functools.partial(_joined, node)
             elif _stores_product(node, users, graph):
@@ -42,25 +46,36 @@ def write_through(graph: Graph) -> Graph:
 
 def _suits(store: Node) -> bool:
     """Does it set all of a view of dense, long rows to what a region of its shape and dtype computes?"""
+    return store.attrs["mode"] == "set" and store.inputs[1].op == "fused" and _fills_rows(store, store.inputs[1].inputs)
+
+
+def _adds(store: Node) -> bool:
+    """Does it add an array to a view of such rows, as derivatives of slices do?"""
+    value = store.inputs[1]
+    return _fills_rows(store, (value,)) and loop_of(apply("add", value, value)) is not None
+
+
+def _fills_rows(store: Node, read: Sequence[Node]) -> bool:
+    """Is all of a view set whose rows are dense and long, alone or, where what is ``read`` allows that, together?"""
     base, value = store.inputs[:2]
-    if store.attrs["mode"] != "set" or len(store.inputs) != 2 or value.op != "fused" or not store.is_static:
+    if len(store.inputs) != 2 or not store.is_static or not isinstance(value.aval, Aval) or value.aval.weak:
         return False
-    if not isinstance(value.aval, Aval) or value.size < ALONE_ELEMENTS or value.dtype != base.dtype:
+    if value.size < ALONE_ELEMENTS or value.dtype != base.dtype:
         return False
     if base.ndim > _MOST_AXES or around(base.shape, store.attrs["chain"]) is None:
         return False
     target = view(np.empty(base.shape, base.dtype), store.attrs["chain"], ())
     rows = target.flags.c_contiguous or (target.shape[-1:] >= (LEAST_ROW,) and lies_in_rows(target))
-    return target.shape == value.shape and (rows or _lies_together(target, value))
+    return target.shape == value.shape and (rows or _lies_together(target, read))
 
 
-def _lies_together(target: np.ndarray, region: Node) -> bool:
-    """Are short rows of a view long ones together, along which all that the region reads moves, or nothing?"""
+def _lies_together(target: np.ndarray, read: Sequence[Node]) -> bool:
+    """Are short rows of a view long ones together, along which all that is read moves, or nothing?"""
     found = rows_together(target)
     if found is None:
         return False
     last = len(found.axes) + 1
-    moves = ({axis <= each.ndim and each.shape[-axis] > 1 for axis in range(1, last + 1)} for each in region.inputs)
+    moves = ({axis <= each.ndim and each.shape[-axis] > 1 for axis in range(1, last + 1)} for each in read)
     return all(len(each) == 1 for each in moves)
 
 
@@ -68,6 +83,14 @@ def _joined(store: Node, new: Mapping[Node, Node]) -> Node:
     base, value = store.inputs
     inputs = (new[each] for each in (base, *value.inputs))
     return apply("fused_store", *inputs, graph=value.attrs["graph"], chain=store.attrs["chain"])
+
+
+def _added(store: Node, new: Mapping[Node, Node]) -> Node:
+    """The sum of what stands there and the value is written where that stands."""
+    chain, (base, value) = store.attrs["chain"], (new[each] for each in store.inputs)
+    own = param(value.aval, "own"), param(value.aval, "value")
+    graph = Graph(own, [apply("add", *own)], "add")
+    return apply("fused_store", base, apply("load", base, chain=chain), value, graph=graph, chain=chain)
 
 
 def _stores_product(store: Node, users: Mapping[Node, list[Node]], graph: Graph) -> bool:

@@ -185,3 +185,30 @@ def test_views_of_others_leave_out_what_is_not_known():
     assert around((4,), (("index", (("s", None, None, 2),)),)) is None
     assert around((4,), (("index", (("s", None, None, -1),)),)) is None
     assert around((4, 4), (("transpose", (1, 0)),)) is None
+
+
+def smoothed(u):
+    for _ in range(3):
+        u = u[1:-1, 1:-1] + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return np.sum(u * u)
+
+
+def of_pixels(u):
+    return np.sum((u[1:, 1:] - u[:-1, :-1]) ** 2 * u[1:, :-1])
+
+
+@pytest.mark.parametrize(("f", "wide"), [(smoothed, LONG), (of_pixels, LONG.reshape(300, 140, 3))])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_derivatives_of_slices_are_added_where_they_belong(f, wide, dtype):
+    a = wide.astype(dtype)
+    gradient = fx.grad(f)
+    trace = gradient.trace(a)
+    found = np.asarray(gradient(a))
+    assert backends(trace.plan)["fused_store"] == "numba"
+    assert not any(each.node.attrs.get("mode") == "add" for each in trace.plan.instructions)
+    direction = np.random.default_rng(1).standard_normal(a.shape)
+    step = 1e-20 * direction
+    slope = f(wide + 1j * step).imag / 1e-20
+    np.testing.assert_allclose(np.sum(found * direction), slope, rtol=2e-3 if dtype == "f4" else 1e-11)
+    np.testing.assert_array_equal(np.asarray(gradient(a)), found)
+    np.testing.assert_array_equal(a, wide.astype(dtype))
