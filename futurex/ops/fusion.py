@@ -134,7 +134,9 @@ def function_of(node: Node) -> str:
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
 
 
-_OUTRUN = frozenset(("exp", "exp2", "expm1", "log", "tanh", "arctan", "arctan2"))
+_OUTRUN = dict.fromkeys("fd", frozenset(("exp", "exp2", "expm1", "log", "tanh", "arctan", "arctan2")))
+_OUTRUN["d"] |= {"sin", "cos"}  # which NumPy computes one by one, whatever it says
+"""Functions by type for which NumPy's loops in wide registers, too, take longer than a kernel."""
 
 
 @functools.cache
@@ -149,8 +151,8 @@ def _in_wide_registers() -> frozenset[str]:
 
 
 def is_slow(node: Node, *, here: bool) -> bool:
-    """Is it a function that whoever computes it alone takes much longer for than a kernel? ``here``, at 2 to 30 ns a
-    number, NumPy and SciPy, whose loops begin anew for each row of what is broadcast; of a device's own functions only
+    """Is it a function that whoever computes it alone takes longer for than a kernel? ``here``, at 2 to 30 ns a number,
+    NumPy and SciPy, whose loops begin anew for each row of what is broadcast; of a device's own functions only
     remainders are known to be slow."""
     function = function_of(node)
     if function in REMAINDERS:
@@ -159,14 +161,7 @@ def is_slow(node: Node, *, here: bool) -> bool:
     if here and node.ndim > 1 and node.shape[-1] <= SHORT_ROW and any(many):
         return True
     known = here and function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc"
-    return known and function not in _in_wide_registers()
-
-
-def is_outrun(node: Node) -> bool:
-    """Is it a function for which NumPy's loops in wide registers, too, take longer than a kernel on a thousand numbers
-    or more? Sines in double precision it computes one by one, whatever it says."""
-    function = function_of(node)
-    return (node.dtype.kind == "f" and function in _OUTRUN) or (node.dtype.char == "d" and function in ("sin", "cos"))
+    return known and (function not in _in_wide_registers() or function in _OUTRUN.get(node.dtype.char, ()))
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:

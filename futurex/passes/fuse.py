@@ -22,7 +22,6 @@ from futurex.ops.fusion import (
     SHORT_ROW,
     SUPPORTED,
     function_of,
-    is_outrun,
     is_slow,
     loop_of,
 )
@@ -42,8 +41,6 @@ BESIDE_LARGE, SEVERAL = 2, 2
 update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
 ALONE_ELEMENTS = 64 * 1024
 """From here on a region of a single operation that NumPy has in registers pays: its kernel may use several threads."""
-OUTRUN_ELEMENTS = 1024
-"""The same of functions for which NumPy's own loops, in registers too, take longer."""
 BESIDE_ALONE = 2048
 """The same beside arrays of ``ALONE_ELEMENTS``: a call of NumPy's that finds the caches full of them takes 20 to
 100 µs."""
@@ -180,8 +177,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> b
         return True
     only = working[0]
     few_pay = is_slow(only, here=here) or (here and _reduces_short_rows(only))
-    least = few if few_pay else min(alone, OUTRUN_ELEMENTS) if here and is_outrun(only) else alone
-    return max(node.size for node in (only, *only.inputs)) >= least
+    return max(node.size for node in (only, *only.inputs)) >= (few if few_pay else alone)
 
 
 def _reduces_short_rows(node: Node) -> bool:
