@@ -99,10 +99,12 @@ class GemmBackend:
 
     def _product(self, node: Node, threads: int) -> Kernel | None:
         """A product alone."""
-        if min(each.ndim for each in node.inputs[:2]) < 2 or by_itself(node):
+        if min(each.ndim for each in node.inputs[:2]) < 2:
             return None
         kind = _KINDS.get(node.dtype)
         if kind is None or any(each.dtype != node.dtype or each.aval.weak for each in (node, *node.inputs)):
+            return None
+        if kind is not DOUBLE and by_itself(node) and not blas_lags():
             return None
         x, y = map(stand_in, node.inputs[:2])
         sizes = _sizes(x, y) if x is not None and y is not None else None
@@ -174,17 +176,13 @@ def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, t
     transpose BLAS makes half of the products."""
     many = batch * rows * inner * columns > LEAST_DOUBLE
     fits = rows >= _ROWS and min(inner, columns) > _THIN and not (turned[0] and rows > _MOST_TURNED)
-    halved = _is_square_of(*node.inputs[:2]) and rows > _MOST_SQUARE
-    return many and fits and not halved and _blas_lags()
+    halved = by_itself(node) and rows > _MOST_SQUARE
+    return many and fits and not halved and blas_lags()
 
 
-def _blas_lags() -> bool:
+def blas_lags() -> bool:
+    """Has NumPy's BLAS vectors of half this processor's length?"""
     return not panels.is_narrow() and openblas.core() in _HALF_AS_WIDE
-
-
-def _is_square_of(x: Node, y: Node) -> bool:
-    turned = [(each.inputs[0] if each.op == "transpose" else None) for each in (x, y)]
-    return turned[0] is y or turned[1] is x
 
 
 def together(lies: Sequence[Lie]) -> int:

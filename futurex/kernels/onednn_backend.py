@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import onednn
+from futurex.kernels.gemm import blas_lags
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import may_share
@@ -173,7 +174,7 @@ def _lies(x: Any) -> Lie | None:
 
 def _matmul(node: Node, threads: int) -> Call | None:
     x, y = node.inputs[:2]
-    if min(x.ndim, y.ndim) < 2 or by_itself(node):
+    if min(x.ndim, y.ndim) < 2 or (by_itself(node) and not blas_lags()):
         return None
     least = _LEAST_THIN if min(*x.shape[-2:], y.shape[-1]) <= _THIN else LEAST_PRODUCT
     if node.size * x.shape[-1] <= least:

@@ -41,10 +41,14 @@ def adjoint(x: Node) -> Node:
 
 
 def by_itself(product: Node) -> bool:
-    """Is it a matrix times its own transpose, of which NumPy has BLAS compute one half?"""
+    """Is it each matrix times its own transpose, of which NumPy has BLAS compute one half?"""
     x, y = product.inputs[:2]
-    turned = (x.op == "transpose" and x.inputs[0] is y) or (y.op == "transpose" and y.inputs[0] is x)
-    return product.op == "matmul" and turned and product.ndim == 2
+    return product.op == "matmul" and (_turns(x, y) or _turns(y, x))
+
+
+def _turns(view: Node, x: Node) -> bool:
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    return view.op == "transpose" and view.inputs[0] is x and view.attrs["axes"] == axes
 
 
 def column(x: Node) -> Node:
