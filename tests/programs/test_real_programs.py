@@ -23,7 +23,7 @@ NOT_STAGED: dict[str, str] = {}
 # those that take exponentials, logarithms or lengths in compiled regions.
 ROUNDED = {
     "attention", "gram_schmidt", "matrix_completion", "model_predictive", "molecular_dynamics", "option_pricing",
-    "point_in_polygon", "qr_iteration", "spectrogram",
+    "point_in_polygon", "qr_iteration", "sharpening", "spectrogram",
 }  # fmt: skip
 
 # Programs whose plans have one instruction, a loop that is compiled itself.
@@ -48,6 +48,7 @@ DIFFERENTIABLE = {
     "quantum_circuit": (0,),
     "red_black": (0,),
     "relaxation": (0, 1),
+    "sea_water": (0, 1),
     "spectrogram": (0,),
     "wave_equation": (0, 1),
 }
