@@ -1,5 +1,5 @@
-"""The density of sea water by the equation of state of 1980 (N. P. Fofonoff and R. C. Millard, UNESCO technical papers in
-marine science 44, 1983), the stability of a grid of columns, and one step that mixes what is unstable."""
+"""The density of sea water by the equation of state of 1980 (N. P. Fofonoff and R. C. Millard, UNESCO technical papers
+in marine science 44, 1983), the stability of a grid of columns, and one step that mixes what is unstable."""
 
 import numpy as np
 
