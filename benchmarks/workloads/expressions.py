@@ -55,6 +55,37 @@ def windows(np: Any, x: Any) -> Any:
     return sum(x[:, k : x.shape[1] - 4 + k] for k in range(5)) / 5
 
 
+def sea_water(np: Any, x: Any) -> Any:
+    """The density at the surface of water of 35 to 36 thousandths of salt and some 15 degrees (EOS-80, UNESCO 1983)."""
+    t, s = 15 + x, 35 + 1 / (1 + x * x)
+    fresh = 6.793952e-2 + t * (-9.095290e-3 + t * (1.001685e-4 + t * (-1.120083e-6 + t * 6.536332e-9)))
+    a = 0.824493 + t * (-4.0899e-3 + t * (7.6438e-5 + t * (-8.2467e-7 + t * 5.3875e-9)))
+    b = -5.72466e-3 + t * (1.0227e-4 + t * -1.6546e-6)
+    return 999.842594 + t * fresh + a * s + b * s * np.sqrt(s) + 4.8314e-4 * s * s
+
+
+def laplacian(np: Any, x: Any) -> Any:
+    """Of a picture whose pixels are rows of three."""
+    return np.abs(4 * x[1:-1, 1:-1] - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, :-2] - x[1:-1, 2:])
+
+
+def likelihood(np: Any, x: Any) -> Any:
+    """The mean logarithm of a mixture of two normal distributions."""
+    return np.log(0.3 * np.exp(-0.5 * (x - 1) ** 2) + 0.7 * np.exp(-0.5 * (x + 1) ** 2)).mean()
+
+
+def mesh(np: Any, x: Any) -> Any:
+    """A function on the grid of two axes."""
+    a, b = np.meshgrid(x[0], x[1])
+    return a * b + a
+
+
+def picked(np: Any, x: Any) -> Any:
+    """What places of its own pick from each row."""
+    places = (np.abs(x) * 1000).astype(np.int32) % x.shape[1]
+    return np.take_along_axis(x, places, axis=1)
+
+
 _SQUARE, _TENS = (1000, 1000), (100_000, 10)
 CASES = {
     "softmax-10": Case("softmax over 10", _TENS, softmax),
@@ -76,6 +107,12 @@ CASES = {
     "rolls": Case("two rolls added", _SQUARE, lambda np, x: np.roll(x, 1, 0) + np.roll(x, -1, 1)),
     "frame": Case("five points with a frame of zeros", _SQUARE, five_points),
     "symmetric": Case("a matrix and its transpose", _SQUARE, lambda np, x: (x + x.T) / 2),
+    "sea-water": Case("sea water's equation of state", _SQUARE, sea_water),
+    "laplacian": Case("Laplacian of a picture in colours", (577, 577, 3), laplacian),
+    "likelihood": Case("log likelihood of a mixture", _SQUARE, likelihood),
+    "mesh": Case("a function on a mesh", _SQUARE, mesh),
+    "picked": Case("places along rows", _SQUARE, picked),
+    "own-transpose": Case("a matrix times its own transpose", _SQUARE, lambda np, x: x.T @ x),
     "fortran-negative": Case("negative, Fortran order", _SQUARE, lambda np, x: -x, "F"),
     "fortran-exp": Case("exp and a product, Fortran order", _SQUARE, lambda np, x: np.exp(-x) * x, "F"),
     "fortran-columns": Case(
