@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from futurex.kernels.numba_ import NumbaBackend, compiler, emit
+from futurex.kernels.numba_.rowwise import PIECES
 from futurex.ops import fusion
 from futurex.passes.fuse import ALONE_ELEMENTS, FEWEST_ELEMENTS, fuse
 from futurex.tree import Aval, Graph, apply, param
@@ -64,6 +65,17 @@ def test_loops_of_functions_and_of_long_chains_take_vectors_side_by_side():
     assert note not in region(lambda x: apply("square", x), (1000,))
     assert note in region(lambda x: chain(x, 20), (1000,))
     assert note not in region(lambda x: sum(chain(x + k, 20) for k in range(8)), (1000,))  # which keep it busy
+
+
+SUMS = [("exp", 20_000, True), ("square", 20_000, False), ("square", 200_000, True)]
+
+
+@pytest.mark.parametrize(("op", "size", "shared"), SUMS)
+def test_sums_of_functions_are_shared_by_threads(op, size, shared):
+    x, outside = (param(Aval((size,), np.dtype("f8"))) for _ in range(2))
+    graph = Graph([x], [apply("sum", apply(op, x), axis=(0,), keepdims=False, dtype=None)], "region")
+    kernel = NumbaBackend().claim(apply("fused_reduction", outside, graph=graph), 2)
+    assert (kernel.call.program.numbers[0] == PIECES) == shared
 
 
 def test_rows_with_divisions_end_in_a_vector_with_a_mask(monkeypatch):

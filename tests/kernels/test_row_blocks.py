@@ -115,6 +115,35 @@ def test_pixels_of_an_images_part(plain, shape, dtype):
         np.testing.assert_allclose(np.asarray(f(image)), expected, **close)
     turned = np.asfortranarray(image)  # which is copied, or read in its own order
     np.testing.assert_allclose(np.asarray(f(turned)), expected, **close)
+    apart = np.full((*shape[:-1], shape[-1] + 1), 7.0, dtype)  # the next pixel does not follow
+    apart[..., :-1] = image
+    np.testing.assert_allclose(np.asarray(f(apart[..., :-1])), expected, **close)
+
+
+def test_pixels_are_written_where_they_belong_if_all_that_is_read_goes_on_with_them():
+    image = np.random.default_rng(3).normal(size=(200, 190, 3))
+
+    def of_neighbours(image):
+        out = image.copy()
+        out[1:-1, 1:-1] = image[1:-1, 1:-1] - image[2:, 2:]
+        return out
+
+    def of_a_color(image):
+        out = image.copy()
+        out[1:-1, 1:-1] = image[1:-1, 1:-1] * image[0, 0]
+        return out
+
+    for f, whole in ((of_neighbours, True), (of_a_color, False)):
+        plan = fx.futurize(f).trace(image).plan
+        assert ("fused_store" in [each.node.op for each in plan.instructions]) == whole
+        plan.prepare(wait=True)
+        np.testing.assert_array_equal(plan.run([image])[0], f(image))
+
+
+def test_a_kernel_refuses_rows_that_do_not_go_on():
+    rows, pixels = np.zeros((60, 50, 3)), np.zeros((60, 50, 4))
+    assert strides.lies_in_rows(rows[1:-1, 1:-1], strides.LongRows((-1,)))
+    assert not strides.lies_in_rows(pixels[1:-1, 1:-1, :3], strides.LongRows((-1,)))
 
 
 def test_rows_of_pixels_are_read_where_they_lie():
