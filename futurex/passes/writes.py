@@ -1,6 +1,6 @@
 """Regions and products whose one result is stored through a view become one node with the store: the result is written
 where it belongs, instead of to memory of its own and from there. So do products whose axes come in another order, and
-are made one."""
+are made one; and what is added to a view is added by a kernel."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LEAST_ROW = 16
 
 
 def write_through(graph: Graph) -> Graph:
-    """The graph with ``fused_store`` in the place of large regions that only a store reads, and that store, and with
-    ``matmul_store`` in that of such products."""
+    """The graph with ``fused_store`` in the place of large regions that only a store reads, and that store, and of
+    stores that add, and with ``matmul_store`` in that of such products."""
     users = users_of(graph)
     makers = {}
     for node in graph.nodes:

@@ -28,7 +28,6 @@ from futurex.ops.strides import (
     Lie,
     LongRows,
     dense_axes,
-    has_gaps,
     lies_in_short_rows,
     step_of,
     together,
@@ -75,7 +74,7 @@ class Program:
 
 def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    views = (step_of(source) or has_gaps(source) for source in node.inputs)  # which overlap
+    views = (step_of(source) or together(source) for source in node.inputs)  # which overlap
     sources = {source.inputs[0] if view else source for source, view in zip(node.inputs, views, strict=True)}
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
     functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
