@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.introspect import opt_func_info
 
 from futurex.ops import casts
-from futurex.ops.special import PREFIX
+from futurex.ops.special import PREFIX, ufunc_named
 from futurex.ops.strides import lies_in_short_rows
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -165,7 +165,7 @@ def is_slow(node: Node, *, here: bool) -> bool:
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
-    """One format throughout; what NumPy would convert first is left to NumPy. Functions of halves are those of single
+    """In the format of the result, to which NumPy converts operands first. Functions of halves are those of single
     precision, rounded."""
     if node.op == "power" and node.dtype.kind in "iu":
         return _integer_power(node)
@@ -173,12 +173,22 @@ def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
         return _complex_power(node)
     if not isinstance(node.aval, Aval) or node.aval.weak:
         return None
-    if node.dtype == HALF and len(node.inputs) == 1 and node.inputs[0].dtype == HALF:
-        return (np.dtype(np.float32),), HALF
-    if node.dtype not in APPROXIMATED:
+    if node.dtype not in APPROXIMATED | {HALF}:
         return None
     own = all(source.dtype == node.dtype for source in node.inputs if not source.aval.weak)
-    return ((node.dtype,) * len(node.inputs), node.dtype) if own else None
+    if not own and not _converts(node.attrs.get("ufunc", node.op), tuple(x.aval for x in node.inputs), node.dtype):
+        return None
+    within = np.dtype(np.float32) if node.dtype == HALF else node.dtype
+    return (within,) * len(node.inputs), node.dtype
+
+
+@functools.lru_cache(maxsize=4096)
+def _converts(name: str, avals: tuple[Aval, ...], dtype: Dtype) -> bool:
+    """Are all operands, whose types generated code knows, converted to this one before the function is computed?"""
+    if any(aval.dtype not in SUPPORTED | {HALF} for aval in avals):
+        return False
+    resolved = ufunc_named(name).resolve_dtypes((*map(operand_kind, avals), None))
+    return all(each == dtype for each in resolved)
 
 
 def resolved_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:

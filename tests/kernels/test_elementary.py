@@ -34,7 +34,7 @@ def compute(name, values):
     graph = Graph([x], [node_of(name, x)], "region")
     kernel = NumbaBackend().claim(apply("fused", param(x.aval), graph=graph), 1)
     assert kernel is not None
-    return kernel.call(np.full(values.shape, 77, values.dtype), values)
+    return kernel.call(np.full(values.shape, 77, graph.outs[0].dtype), values)
 
 
 def true_values(name, values):
@@ -177,7 +177,7 @@ def compute_pairs(name, x, y):
     graph = Graph(params, [apply(name, params[0], y if known else params[1])], "region")
     kernel = NumbaBackend().claim(apply("fused", *map(param, (each.aval for each in params)), graph=graph), 1)
     assert kernel is not None
-    return kernel.call(np.full(x.shape, 77, x.dtype), *((x,) if known else (x, y)))
+    return kernel.call(np.full(x.shape, 77, graph.outs[0].dtype), *((x,) if known else (x, y)))
 
 
 def pairs_of(dtype, rng):
@@ -299,9 +299,45 @@ def test_halves_are_single_precision_rounded(name):
 
 
 def test_other_types_are_left_to_numpy():
-    for dtype in ("i4", "?", "c16", "g"):
+    for dtype in ("c16", "g", ">f8", ">i4"):
         x = param(Aval((300,), np.dtype(dtype)))
         assert loop_of(apply("log1p", x)) is None
+
+
+def integers(kind, rng):
+    """Of all sizes, and small ones."""
+    if kind == "?":
+        return rng.random(400) > 0.5
+    limits = np.iinfo(kind)
+    every = rng.integers(limits.min, limits.max, 200, dtype=kind, endpoint=True)
+    return np.concatenate([every, rng.integers(0, 20, 200).astype(kind)])
+
+
+@pytest.mark.skipif(not compiler.has_half(), reason="the processor converts no halves")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(APPROXIMATE))
+def test_functions_of_integers_are_those_of_the_floats_they_become(name):
+    rng = np.random.default_rng(5)
+    for kind in "?bBhHiIlLqQ":
+        values = integers(kind, rng)
+        dtype = node_of(name, param(Aval((1,), values.dtype))).dtype
+        assert dtype.kind == "f"
+        assert compute(name, values).tobytes() == compute(name, values.astype(dtype)).tobytes()
+
+
+@pytest.mark.skipif(not compiler.has_half(), reason="the processor converts no halves")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(OF_TWO))
+def test_pairs_are_converted_to_the_format_of_the_result(name):
+    rng = np.random.default_rng(6)
+    for kinds in ("id", "di", "fi", "fh", "Hf", "ef", "ee", "BB", "eb", "?d", "LL"):
+        pair = [integers(kind, rng) if kind not in "efd" else rng.normal(size=400).astype(kind) for kind in kinds]
+        dtype = getattr(np, name)(*pair).dtype
+        if dtype.kind == "f":
+            found = compute_pairs(name, *pair)
+            wide = compute_pairs(name, *(each.astype(np.float32 if dtype == np.float16 else dtype) for each in pair))
+            assert found.dtype == dtype
+            assert found.tobytes() == wide.astype(dtype).tobytes()
 
 
 def test_no_region_without_fused_multiply_add(monkeypatch):

@@ -32,6 +32,8 @@ CASES = {
     "of the last axis": lambda x: x.repeat(3, axis=-1),
     "many copies": lambda x: np.repeat(x, 40),
     "blocks": lambda x: np.repeat(x, 2, axis=1),
+    "short blocks": lambda x: np.repeat(x[:, :80].reshape(-1, 5), 3, axis=0),
+    "many copies of short blocks": lambda x: np.repeat(x[:, :80, :3], 30, axis=1),
     "large blocks": lambda x: np.repeat(x, 5, axis=0),
     "tiles": lambda x: np.tile(x, 3),
     "tiles along two axes": lambda x: np.tile(x, (2, 1, 3)),

@@ -1,7 +1,8 @@
 """Compiled ``repeat_each``: every element, or every block of neighbours behind an axis, several times in a row.
 
 Elements are repeated in registers: a vector of them becomes as many vectors as it has copies, each a shuffle of it.
-Blocks are copied in pieces that the nearest cache holds, so that each is read from memory once.
+Blocks of a few bytes (a complex number, a pixel) are read once and stored so often; larger ones are copied in pieces
+that the nearest cache holds, so that each is read from memory once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from futurex.tree.node import Node
 PIECE = 16 * 1024
 """Bytes of a block that are copied at once."""
 _MOST = 16
-"""Copies of an element that are written as shuffles."""
+"""Copies of an element, or of a short block, that are written out."""
+_SHORT = 64
+"""Bytes of a block that registers hold."""
 
 
 def claim(node: Node, threads: int) -> Written | None:
@@ -34,6 +37,8 @@ def claim(node: Node, threads: int) -> Written | None:
         lanes = VECTOR // bytes_
         vectors = -(-blocks // lanes)
         return Written(node, threads, _elements(bytes_, times, threaded), (vectors, blocks))
+    if bytes_ <= _SHORT and times <= _MOST:
+        return Written(node, threads, _short(bytes_, times, threaded), (blocks,))
     pieces = -(-bytes_ // PIECE)
     return Written(node, threads, _blocks(pieces > 1, threaded), (blocks * pieces, pieces, bytes_, times))
 
@@ -59,6 +64,20 @@ def _elements(width: int, times: int, threaded: bool) -> str:
         for k in range(times):
             code.run(f"store {word} {held}, ptr {code.at(word, target, str(k))}, align {width}")
     return module([("i64", "vectors"), ("i64", "count"), ("ptr", "out"), ("ptr", "source")], code, threaded)
+
+
+@functools.cache
+def _short(bytes_: int, times: int, threaded: bool) -> str:
+    """Blocks of so many bytes, each held as words."""
+    code, width = Code(), math.gcd(bytes_, 8)
+    kind = f"<{bytes_ // width} x i{8 * width}>"
+    with code.loop("%low", "%high") as (block, _):
+        start = code.multiply(block, str(bytes_))
+        held = code.do(f"load {kind}, ptr {code.at('i8', '%source', start)}, align {width}")
+        target = code.at("i8", "%out", code.multiply(start, str(times)))
+        for k in range(times):
+            code.run(f"store {kind} {held}, ptr {code.at('i8', target, str(k * bytes_))}, align {width}")
+    return module([("i64", "tasks"), ("ptr", "out"), ("ptr", "source")], code, threaded)
 
 
 @functools.cache
