@@ -1,13 +1,15 @@
 """Have the values of a run moved? Found by machine code that is called with them, right before it makes its steps.
 
 Python takes some 0.5 µs to find where an array lies, several times that where a kernel has used the caches up; the code
-reads the same from the object in a few nanoseconds. Numbers, and arrays of one element, are copied to where they go,
-and so are the addresses of arrays that only kernels read which find them in their blocks: those may move.
+reads the same from the object in a few nanoseconds. Numbers, NumPy's scalars and arrays of one element are copied to
+where they go, and so are the addresses of arrays that only kernels read which find them in their blocks: those may
+move.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +23,9 @@ _RECORD, _COPY = 4 + AXES, 4
 _ANYWHERE, _FIXED, _FOLLOWED = 0, 1, 2  # of an array's memory matters: nothing, where it is, its strides and alignment
 _FLOAT_OFFSET = float.__basicsize__ - 8
 _NEVER = 0  # no object's type
-_IN_ARRAY, _ADDRESS = 1, 16  # ways to copy
+_IN_ARRAY, _ADDRESS, _IN_SCALAR = 16, 32, 48  # ways to copy; of numbers, with their bytes
+_SIZES = (1, 2, 4, 8)
+_PLACES = {_IN_ARRAY: "array", _IN_SCALAR: "scalar"}
 
 
 def _known() -> bool:
@@ -31,6 +35,9 @@ def _known() -> bool:
     number = ctypes.c_double.from_address(id(_PROBE) + _FLOAT_OFFSET).value
     kind = ctypes.c_size_t.from_address(id(_PROBE) + DATA_OFFSET - 8).value
     if (axes & 0xFFFFFFFF, number, kind) != (2, _PROBE, id(float)):
+        return False
+    scalar = np.float32(_PROBE)
+    if ctypes.c_float.from_address(id(scalar) + DATA_OFFSET).value != _PROBE:
         return False
     return tuple((ctypes.c_int64 * 2).from_address(strides)) == probe.strides
 
@@ -89,8 +96,35 @@ def how_to_copy(value: Any, dtype: np.dtype[Any]) -> int:
     size = dtype.itemsize
     if type(value) is float:
         return size if dtype.kind == "f" and size in (4, 8) else 0
-    fits = type(value) is np.ndarray and value.shape == () and value.dtype == dtype
-    return size + _IN_ARRAY if fits and size in (4, 8) else 0
+    if size not in _SIZES or dtype.kind not in "biuf" or getattr(value, "dtype", None) != dtype:
+        return 0
+    if type(value) is dtype.type:
+        return size + _IN_SCALAR
+    return size + _IN_ARRAY if type(value) is np.ndarray and value.shape == () else 0
+
+
+def _cases() -> str:
+    """Where the code for each way is, by its number."""
+    ways = {8: "double", 4: "single", _ADDRESS: "address"}
+    ways |= {size + where: f"{name}{size}" for size in _SIZES for where, name in _PLACES.items()}
+    return " ".join(f"i64 {way}, label %{name}" for way, name in ways.items())
+
+
+def _copies() -> str:
+    """The code that copies so many bytes of an array, and of a scalar."""
+    lines = []
+    for size, (where, name) in itertools.product(_SIZES, _PLACES.items()):
+        each, kind, source = f"{name}{size}", f"i{8 * size}", "%element.at"
+        lines.append(f"{each}:")
+        if where == _IN_ARRAY:
+            lines.append(f"  %{each}.at = load ptr, ptr {source}, align 8")
+            source = f"%{each}.at"
+        lines += [
+            f"  %{each}.held = load {kind}, ptr {source}, align 1",
+            f"  store {kind} %{each}.held, ptr %to, align {size}",
+            "  br label %copied",
+        ]
+    return "\n".join(lines)
 
 
 # From block %entry on, with so many %values at %objects, and the address of a watch's words in %watch; ends in a block
@@ -191,7 +225,7 @@ take:
   br i1 %known, label %choose, label %copied
 choose:
   switch i64 %how, label %copied [
-    i64 8, label %double i64 4, label %single i64 9, label %eight i64 5, label %four i64 {_ADDRESS}, label %address ]
+    {_cases()} ]
 double:
   %d = load double, ptr %float.at, align 8
   store double %d, ptr %to, align 8
@@ -201,16 +235,7 @@ single:
   %s.narrow = fptrunc double %s to float
   store float %s.narrow, ptr %to, align 8
   br label %copied
-eight:
-  %e.at = load ptr, ptr %element.at, align 8
-  %e = load i64, ptr %e.at, align 1
-  store i64 %e, ptr %to, align 8
-  br label %copied
-four:
-  %f.at = load ptr, ptr %element.at, align 8
-  %f = load i32, ptr %f.at, align 1
-  store i32 %f, ptr %to, align 8
-  br label %copied
+{_copies()}
 address:
   %base = load i64, ptr %element.at, align 8
   %offset.at = getelementptr i64, ptr %entry.at, i64 3

@@ -206,10 +206,14 @@ def _vecdot(x: Node, y: Node) -> Node:
 
 
 def _matvec(x: Node, y: Node) -> Node:
+    if x.ndim == 2 < y.ndim + 1:  # one matrix, which all vectors share: they are the rows of another
+        return apply("matmul", y, apply("transpose", x, axes=(1, 0)))
     return vector(apply("matmul", x, column(y)))
 
 
 def _vecmat(x: Node, y: Node) -> Node:
+    if y.ndim == 2 < x.ndim + 1:
+        return apply("matmul", conj(x), y)
     product = apply("matmul", row(conj(x)), y)
     return apply("reshape", product, shape=(*product.shape[:-2], product.shape[-1]))
 

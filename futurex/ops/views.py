@@ -16,6 +16,7 @@ A *chain* is a tuple of steps from a base array to a view of it:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -61,12 +62,19 @@ def index_of(entries: Sequence[Entry], dynamic: Sequence[Any]) -> tuple[Any, ...
     return (*index, ...)
 
 
+@functools.lru_cache(maxsize=4096)
+def known_index(entries: tuple[Entry, ...]) -> tuple[Any, ...] | None:
+    """The same where no part of it is left to the run."""
+    known = all(entry[0] in "sni" and not any(isinstance(part, tuple) for part in entry[1:]) for entry in entries)
+    return index_of(entries, ()) if known else None
+
+
 def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
     """NumPy's view of ``base`` along ``chain`` (shares memory with it)."""
     for step in chain:
         kind = step[0]
         if kind == "index":
-            base = base[index_of(step[1], dynamic)]
+            base = base[known_index(step[1]) or index_of(step[1], dynamic)]
         elif kind == "transpose":
             base = np.transpose(base, step[1])
         elif kind == "reshape":

@@ -392,24 +392,38 @@ def test_addresses_are_followed_where_strides_and_alignment_stay():
         assert seen(value) == [0]
 
 
+def copied(first, others, dtype):
+    """Each of these values, in turn, goes to two places of three; anything else is seen, and changes nothing."""
+    target = np.zeros(3, dtype)
+    watch, seen = watched(first, number=True, copied=True)
+    watch.copy([(0, target.ctypes.data + k * dtype.itemsize, how_to_copy(first, dtype), 0) for k in (0, 2)])
+    for value in (first, *others):
+        assert seen(value) is None
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(target, np.array([value, 0, value]).astype(dtype))
+    before = target.copy()
+    assert seen(7) == [0]
+    np.testing.assert_array_equal(target, before)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_numbers_are_copied_from_wherever_they_are(dtype):
-    dtype = np.dtype(dtype)
-    one, two, three = (np.array(each, dtype) for each in (1, 2, 3))
-    for first, others in ((2.5, [0.1, -0.0, 1e300, np.nan]), (one, [two, three])):
-        target = np.zeros(3, dtype)
-        watch, seen = watched(first, number=True, copied=True)
-        watch.copy([(0, target.ctypes.data + k * dtype.itemsize, how_to_copy(first, dtype), 0) for k in (0, 2)])
-        for value in (first, *others):
-            assert seen(value) is None
-            with np.errstate(over="ignore"):
-                np.testing.assert_array_equal(target, np.array([value, 0, value]).astype(dtype))
-        before = target.copy()
-        assert seen(7) == [0]
-        np.testing.assert_array_equal(target, before)
-    ones = np.ones(1, F4)
-    for value, kind in ((3, "f4"), (2.5, "i8"), (2.5, "f2"), (np.array(2.5), "f4"), (ones, "f4"), (True, "?")):
-        assert how_to_copy(value, np.dtype(kind)) == 0
+    copied(2.5, [0.1, -0.0, 1e300, np.nan], np.dtype(dtype))
+
+
+@pytest.mark.parametrize("kind", "?bBhHiIlLefd")
+def test_scalars_and_arrays_of_one_element_are_copied(kind):
+    dtype = np.dtype(kind)
+    values = [np.array(each, dtype) for each in (1, 0, 1)] if kind == "?" else [
+        np.array(each, dtype) for each in (1, 77, np.iinfo(kind).min if dtype.kind in "iu" else -np.inf)
+    ]  # fmt: skip
+    copied(values[0], values[1:], dtype)
+    scalars = [each[()] for each in values]
+    copied(scalars[0], scalars[1:], dtype)
+    for value in (3, True, "x", None, np.ones(1, dtype), np.complex128(1), np.array(1, ">i8"), np.array(1, ">f4")):
+        assert how_to_copy(value, dtype) == 0
+    assert how_to_copy(np.longdouble(1), np.dtype("g")) == how_to_copy(2.5, np.dtype("i8")) == 0
+    assert how_to_copy(2.5, np.dtype("f2")) == how_to_copy(np.float64(2.5), np.dtype("f4")) == 0
 
 
 class Other(np.ndarray):
