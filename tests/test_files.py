@@ -61,3 +61,24 @@ def test_code_that_does_not_fit_on_the_disk_leaves_nothing(monkeypatch, tmp_path
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
     store.write("0" * 64, b"code")
     assert store.usage().files == 0
+
+
+def test_who_begins_to_write_looks_at_all_of_the_store_only_if_nobody_did_lately(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUTUREX_CACHE_MB", "1")
+
+    def written_by_a_new_process(key, size):
+        store._written.cache_clear()
+        store.write(key * 64, bytes(size))
+        return store.usage().files
+
+    assert written_by_a_new_process("0", 10) == 1
+    for path in store.folder().iterdir():
+        path.write_bytes(bytes(2_000_000))
+    assert written_by_a_new_process("1", 10) == 2
+    mark = store._mark(store.folder())
+    os.utime(mark, (0, 0))
+    assert written_by_a_new_process("2", 10) == 2  # the large one is gone
+    mark.unlink()
+    assert written_by_a_new_process("3", 1_100_000) == 0
+    assert mark.exists()

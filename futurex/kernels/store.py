@@ -24,6 +24,7 @@ _DIGEST = 32
 _MEGABYTES = 256
 _KEEP = 0.75  # of the bound, once it was passed
 _SCAN_EVERY = 64  # files written by this process: others write too
+_LATELY = 600.0  # seconds for which a process that begins to write relies on the last look: 40,000 files take one
 _ABANDONED = 3600.0  # seconds after which a file that nobody renamed was left by a process that died
 
 
@@ -100,7 +101,7 @@ class _Written:
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._files = _SCAN_EVERY  # look at the first
+        self._files = 0 if _looked_at_lately(place) else _SCAN_EVERY
         self._nbytes = 0
 
     def note(self, nbytes: int) -> None:
@@ -115,26 +116,40 @@ def _written(place: Path) -> _Written:
     return _Written(place)
 
 
+def _mark(place: Path) -> Path:
+    """The file beside a folder that tells when all of it was looked at last."""
+    return place.with_name(f"{place.name}.looked")
+
+
+def _looked_at_lately(place: Path) -> bool:
+    try:
+        return time.time() - _mark(place).stat().st_mtime < _LATELY
+    except OSError:
+        return False
+
+
 def _prune(place: Path) -> int:
     """Remove what is too much; returns the bytes that are left."""
     entries = sorted(_entries(place), key=lambda entry: entry[1].st_mtime)
     left, limit = sum(status.st_size for _, status in entries), bound()
     goal = limit if left <= limit else int(_KEEP * limit)
     now = time.time()
-    for path, status in entries:
-        abandoned = path.name.startswith(".") and now - status.st_mtime > _ABANDONED
+    for entry, status in entries:
+        abandoned = entry.name.startswith(".") and now - status.st_mtime > _ABANDONED
         if left > goal or abandoned:
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(entry.path)
                 left -= status.st_size
+    with contextlib.suppress(OSError):
+        _mark(place).touch()
     return left
 
 
-def _entries(place: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _entries(place: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     try:
         found = list(os.scandir(place))
     except OSError:
         return
     for entry in found:
         with contextlib.suppress(OSError):  # another process may have removed it
-            yield Path(entry.path), entry.stat()
+            yield entry, entry.stat()
