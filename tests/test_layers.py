@@ -36,6 +36,7 @@ HOMES = {
     "cupy": ("kernels/",),
     "cupyx": ("kernels/",),
     "cudnn": ("kernels/",),
+    "ducc0": ("kernels/ducc",),
     "ucp": ("runtime/transport/ucx",),
     "ucxx": ("runtime/transport/ucx",),
     "libucx": ("runtime/transport/ucx",),

@@ -69,6 +69,12 @@ def laplacian(np: Any, x: Any) -> Any:
     return np.abs(4 * x[1:-1, 1:-1] - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, :-2] - x[1:-1, 2:])
 
 
+def smoothed(np: Any, x: Any) -> Any:
+    """Without its short waves."""
+    waves = np.fft.rfft2(x)
+    return np.fft.irfft2(waves * np.exp(-0.01 * np.arange(waves.shape[1], dtype=x.dtype)))
+
+
 def likelihood(np: Any, x: Any) -> Any:
     """The mean logarithm of a mixture of two normal distributions."""
     return np.log(0.3 * np.exp(-0.5 * (x - 1) ** 2) + 0.7 * np.exp(-0.5 * (x + 1) ** 2)).mean()
@@ -101,6 +107,7 @@ CASES = {
     "einsum": Case("einsum ij,ij->i", _SQUARE, lambda np, x: np.einsum("ij,ij->i", x, x)),
     "outer": Case("product of a column and a row, and one", _SQUARE, lambda np, x: x[:, :1] * x[:1] + 1),
     "angle": Case("angles within a turn", _SQUARE, lambda np, x: (x * 100) % np.float32(2 * math.pi)),
+    "smoothed": Case("a picture without its short waves", _SQUARE, smoothed),
     "power": Case("power 2.5", _SQUARE, lambda np, x: np.abs(x) ** 2.5),
     "phases": Case("complex exp", _SQUARE, lambda np, x: np.exp(1j * x)),
     "join": Case("an array and its double, one behind the other", _SQUARE, lambda np, x: np.concatenate([x, x * 2])),

@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "train": ("rich", "safetensors"),
     "har": ("seglearn", "scikit-learn"),
     "dashboard": ("bokeh",),
+    "fft": ("ducc0",),
     "notebook": ("jupyterlab",),
     "cuda12": ("cupy-cuda12x", "nvidia-cudnn-cu12"),
     "cuda13": ("cupy-cuda13x", "nvidia-cudnn-cu13"),

@@ -47,8 +47,15 @@ def _loops() -> Backend | None:
     return LoopBackend()
 
 
+def _ducc() -> Backend | None:
+    from futurex.kernels.ducc import DuccBackend
+
+    return DuccBackend.if_available()
+
+
 _MAKERS: dict[str, Callable[[], Backend | None]] = {
-    "gemm": _gemm, "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
+    "gemm": _gemm, "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "ducc": _ducc,
+    "numpy": NumpyBackend,
 }  # fmt: skip
 
 _loaded: set[str] = set()
@@ -66,8 +73,8 @@ def _made(name: str) -> Backend | None:
 
 
 def default_backends() -> tuple[Backend, ...]:
-    """The backends named by FUTUREX_BACKENDS (a comma list; default ``gemm,onednn,blas,numba,loops,numpy``), those
-    whose libraries are there.
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``gemm,onednn,blas,numba,loops,ducc,numpy``),
+    those whose libraries are there.
 
     NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
 

@@ -42,16 +42,17 @@ LARGEST_MATRIX = 64
 """Larger ones BLAS cuts itself."""
 
 
-def in_parts(node: Node, kernel: Kernel, threads: int) -> Kernel:
-    """The kernel as one that may use several threads, if it can be cut and may be long enough; else as it is."""
+def in_parts(node: Node, kernel: Kernel, threads: int, step: int = 1) -> Kernel:
+    """The kernel as one that may use several threads, if it can be cut and may be long enough; else as it is. Each
+    part but the last is a multiple of ``step``."""
     estimate = seconds(node)
     if threads == 1 or estimate < POSSIBLE:
         return kernel
-    cuts = _cuts(node, threads)
+    cuts = _cuts(node, threads * step)
     if cuts is None:
         return kernel
     contest = Contest(int(estimate >= LEAST))
-    call = _Parts(node, kernel, cuts, threads, contest)
+    call = _Parts(node, kernel, cuts, threads, step, contest)
     return replace(kernel, call=call, threads=threads, ufunc=None, parts=threads, contest=contest)
 
 
@@ -69,14 +70,15 @@ def seconds(node: Node) -> float:
     return each * 1e-9 * max(aval.size for aval in avals)
 
 
-def _cuts(node: Node, threads: int) -> tuple[Cut, Cut] | None:
-    """The axes of operands and of results along which the first dimension that can be cut lies."""
+def _cuts(node: Node, least: int) -> tuple[Cut, Cut] | None:
+    """The axes of operands and of results along which the first dimension that can be cut lies, of this extent at
+    least."""
     recipe = recipe_of(node)
     outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     if recipe is None:
         return None
     for axis, name in enumerate(recipe.outs[0]):
-        if not recipe.shardable(name) or outs[0].shape[axis] < threads:
+        if not recipe.shardable(name) or outs[0].shape[axis] < least:
             continue
         if all(name in term for term in recipe.outs):
             inputs = (term.index(name) if name in term else None for term in recipe.inputs)
@@ -87,14 +89,16 @@ def _cuts(node: Node, threads: int) -> tuple[Cut, Cut] | None:
 class _Parts:
     """The kernel of one node, called once for each part, or for all at once where that is measured to be faster."""
 
-    def __init__(self, node: Node, kernel: Kernel, cuts: tuple[Cut, Cut], threads: int, contest: Contest) -> None:
+    def __init__(
+        self, node: Node, kernel: Kernel, cuts: tuple[Cut, Cut], threads: int, step: int, contest: Contest
+    ) -> None:
         self._call, self._into = kernel.call, kernel.into
         self._contest = contest
         self._cut_inputs, self._cut_outs = cuts
         self._several = isinstance(node.aval, tuple)
         self._avals: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         extent = self._avals[0].shape[cuts[1][0] or 0]
-        bounds = [extent * k // threads for k in range(threads + 1)]
+        bounds = [*(extent * k // threads // step * step for k in range(threads)), extent]
         self._bounds = list(itertools.pairwise(bounds))
 
     def __call__(self, out: Any, *inputs: Any) -> Any:

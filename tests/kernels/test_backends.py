@@ -137,7 +137,7 @@ def test_the_environment_chooses_backends_and_numpy_stays_last(monkeypatch, name
 
 def test_an_unknown_backend_is_refused_with_the_choices(monkeypatch):
     monkeypatch.setenv("FUTUREX_BACKENDS", "numpyy")
-    with pytest.raises(ValueError, match=r"'numpyy'.*onednn, blas, numba, loops, numpy"):
+    with pytest.raises(ValueError, match=r"'numpyy'.*onednn, blas, numba, loops, ducc, numpy"):
         default_backends()
 
 
