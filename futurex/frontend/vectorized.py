@@ -1,4 +1,5 @@
-"""``np.vectorize`` in staged code: a loop over the elements, which it gives to the function as Python's numbers."""
+"""``np.vectorize`` in staged code, a loop over the elements, which it gives to the function as Python's numbers, and
+``np.apply_along_axis``, one over rows."""
 
 from __future__ import annotations
 
@@ -55,3 +56,23 @@ def call_vectorized(function: np.vectorize, args: tuple[Any, ...], kwargs: dict[
 def _each(function: Any, count: int, out: Any, columns: Any) -> None:
     for k in range(count):
         out[k] = function(*[column[k].item() for column in columns])
+
+
+def along_rows(function: Any, rows: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracer:
+    """What a function gives for each row. The first result has the shape and the type of all: NumPy writes the others
+    into an array of these."""
+    first = as_tracer(call(function, (rows[0], *args), kwargs))
+    if first.dtype.kind not in "biufc" or not is_static((rows.shape[0], *first.shape)):
+        raise Escape(f"results of dtype {first.dtype} along an axis", "numbers and booleans of known shapes are traced")
+    out = zeros((rows.shape[0], *first.shape), first.dtype)
+    out[0] = first
+    rest: Any = _rest
+    twin = staged_twin(rest)
+    with in_call(rest):
+        control.body(lambda: twin(function, out, rows, args, kwargs))
+    return out
+
+
+def _rest(function: Any, out: Any, rows: Any, args: Any, kwargs: Any) -> None:
+    for k in range(1, len(rows)):
+        out[k] = function(rows[k], *args, **kwargs)

@@ -1,4 +1,4 @@
-"""np.vectorize: its loop over the elements is staged, and has derivatives."""
+"""np.vectorize and np.apply_along_axis: their loops are staged, and have derivatives."""
 
 import math
 
@@ -66,3 +66,78 @@ def test_what_is_not_traced_is_plain():
         fx.futurize(lambda v: np.vectorize(lambda x: 1 / x)(v))(np.zeros(2)).result()
     with pytest.raises(ValueError, match="size 0"):
         fx.futurize(lambda v: both(v, v))(np.zeros(0))
+
+
+M = np.random.default_rng(4).normal(size=(300, 7))
+ALONG = {
+    "a number": lambda m: np.apply_along_axis(lambda r: r.max() - r[0] if r[0] > 0 else r.min(), 1, m),
+    "a row": lambda m: np.apply_along_axis(lambda r: (r - r.mean()) / r.std(), 1, m),
+    "a shorter row": lambda m: np.apply_along_axis(np.diff, 1, m),
+    "a matrix": lambda m: np.apply_along_axis(lambda r: np.outer(r, r[:2]), 1, m),
+    "of columns": lambda m: np.apply_along_axis(lambda c: np.sort(c)[:3], 0, m.T),
+    "chosen numbers": lambda m: np.apply_along_axis(lambda r: r[r > -9].sum(), 1, m),
+    "more arguments": lambda m: np.apply_along_axis(lambda r, a, b=0: r @ a + b, 1, m, np.arange(7.0), b=2),
+    "whole numbers": lambda m: np.apply_along_axis(lambda r: np.floor(r[0]).astype(int), 1, m),
+    "truth": lambda m: np.apply_along_axis(lambda r: (r > 0).any(), 1, m),
+    "a stream": lambda m: np.apply_along_axis(
+        lambda r, rng: r + rng.normal(size=7), 1, m, np.random.default_rng(int(m.shape[0]))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_many_rows_are_the_rounds_of_a_loop(name):
+    f = ALONG[name]
+    g = fx.futurize(f, escape="error")
+    for m in (M, -M, M * 3 + 1):
+        expected, found = f(m), np.asarray(g(m))
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def in_place(r):
+    r[0] = r[1:].sum()
+    return r[0]
+
+
+def written(m):
+    m = m.copy()
+    total = np.apply_along_axis(in_place, 1, m)
+    return m, total
+
+
+def test_what_a_function_writes_into_its_row_is_written():
+    for found, expected in zip(fx.futurize(written)(M), written(M), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_the_first_result_has_the_type_of_all():
+    def f(m):
+        return np.apply_along_axis(lambda r: 0 if r[0] < 0 else r[1], 1, m)
+
+    for m in (M, M[::-1], -M, -M[::-1]):
+        expected, found = f(m), np.asarray(fx.futurize(f)(m))
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_results_of_other_shapes_raise_what_numpy_raises():
+    def f(m):
+        return np.apply_along_axis(lambda r: r[r > 0], 1, m)
+
+    with pytest.raises(ValueError, match="could not broadcast") as own:
+        f(M)
+    with pytest.raises(ValueError, match="could not broadcast") as ours:
+        fx.futurize(f)(M).result()
+    assert str(own.value) == str(ours.value)
+
+
+def test_derivatives_along_rows():
+    def loss(m):
+        return np.apply_along_axis(lambda r: np.tanh(r).sum() if r[0] > 0 else r[1] ** 2, 1, m).sum()
+
+    slope = np.asarray(fx.grad(loss)(M))
+    positive = M[:, :1] > 0
+    other = np.zeros_like(M)
+    other[:, 1] = 2 * M[:, 1]
+    np.testing.assert_allclose(slope, np.where(positive, 1 / np.cosh(M) ** 2, other), rtol=1e-10)

@@ -82,20 +82,26 @@ def _indices(function: Callable[..., Any], arr: Any, k: int) -> tuple[Tracer, ..
 
 @handles(np.apply_along_axis)
 def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Tracer:
-    """The function is traced for every lane, and its results are put together."""
+    """The function is traced for each of a few lanes, and its results are put together; the many of a matrix are the
+    rounds of a loop."""
     from futurex.frontend.calls import call
+    from futurex.frontend.vectorized import along_rows
 
     x = as_tracer(arr)
     along = normalize_axis_index(axis, x.ndim)
     lanes = moveaxis(x, along, -1)
     rest = lanes.shape[:-1]
-    if not 0 < math.prod(rest) <= LANES:
-        raise Escape(f"a function applied along {math.prod(rest)} lanes", f"between 1 and {LANES} are traced")
-    results = [as_tracer(call(func1d, (lanes[place], *args), kwargs)) for place in np.ndindex(rest)]
-    if len({(each.shape, each.dtype) for each in results}) > 1:
-        raise Escape("a function whose results along an axis differ in shape or type", "NumPy casts or refuses them")
-    shape = results[0].shape
-    found = stack([new_array(each._node) for each in results]).reshape(*rest, *shape)
+    count = math.prod(rest)
+    if not 0 < count or (count > LANES and len(rest) > 1):
+        raise Escape(f"a function applied along {count} lanes", f"between 1 and {LANES} are traced, or those of a matrix")
+    if count > LANES:
+        found = along_rows(func1d, lanes, args, kwargs)
+    else:
+        results = [as_tracer(call(func1d, (lanes[place], *args), kwargs)) for place in np.ndindex(rest)]
+        if len({(each.shape, each.dtype) for each in results}) > 1:
+            raise Escape("a function whose results along an axis differ in shape or type", "NumPy casts or refuses them")
+        found = stack([new_array(each._node) for each in results]).reshape(*rest, *results[0].shape)
+    shape = found.shape[len(rest) :]
     inner = tuple(range(len(rest), found.ndim))
     places = tuple(range(along, along + len(shape)))
     return found if inner == places else moveaxis(found, inner, places)
