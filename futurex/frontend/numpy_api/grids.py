@@ -92,7 +92,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     lanes = moveaxis(x, along, -1)
     rest = lanes.shape[:-1]
     count = math.prod(rest)
-    if not 0 < count or (count > LANES and len(rest) > 1):
+    if not count > 0 or (count > LANES and len(rest) > 1):
         raise Escape(f"a function applied along {count} lanes", f"between 1 and {LANES} are traced, or those of a matrix")
     if count > LANES:
         found = along_rows(func1d, lanes, args, kwargs)
