@@ -92,14 +92,14 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     lanes = moveaxis(x, along, -1)
     rest = lanes.shape[:-1]
     count = math.prod(rest)
-    if not count > 0 or (count > LANES and len(rest) > 1):
-        raise Escape(f"a function applied along {count} lanes", f"between 1 and {LANES} are traced, or those of a matrix")
+    if not count or (count > LANES and len(rest) > 1):
+        raise Escape(f"a function applied along {count} lanes", f"1 to {LANES} are traced, or those of a matrix")
     if count > LANES:
         found = along_rows(func1d, lanes, args, kwargs)
     else:
         results = [as_tracer(call(func1d, (lanes[place], *args), kwargs)) for place in np.ndindex(rest)]
         if len({(each.shape, each.dtype) for each in results}) > 1:
-            raise Escape("a function whose results along an axis differ in shape or type", "NumPy casts or refuses them")
+            raise Escape("results along an axis that differ in shape or type", "NumPy casts or refuses them")
         found = stack([new_array(each._node) for each in results]).reshape(*rest, *results[0].shape)
     shape = found.shape[len(rest) :]
     inner = tuple(range(len(rest), found.ndim))
