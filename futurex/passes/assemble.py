@@ -18,7 +18,7 @@ import numpy as np
 
 from futurex.ops.views import Chain, box
 from futurex.passes.blocks import MOST_COLUMNS
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS
 from futurex.passes.joins import LEAST_COLUMNS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.passes.simplify import scalar_of
@@ -43,11 +43,11 @@ def assemble(graph: Graph) -> Graph:
             if 1 < zeros.shape[-1] <= MOST_COLUMNS and set(columns) == _all_columns(zeros.shape):
                 parts = [columns[each] for each in sorted(columns)]
                 makers[every[-1]] = functools.partial(_side_by_side, parts)
-            if zeros.size < ALONE_ELEMENTS or every[-1:] == list(makers)[-1:]:
+            if zeros.size < LARGE_ELEMENTS or every[-1:] == list(makers)[-1:]:
                 continue
             stores = list(_stores(zeros, first, users, graph))
             covered = sum(map(_count, stores)) == zeros.size
-            if covered or any(store.inputs[1].size >= ALONE_ELEMENTS for store in stores):
+            if covered or any(store.inputs[1].size >= LARGE_ELEMENTS for store in stores):
                 base = functools.partial(_room, len(makers)) if covered else _full
                 makers |= {store: functools.partial(_written, store, None) for store in stores}
                 makers[stores[0]] = functools.partial(_written, stores[0], base)

@@ -37,13 +37,13 @@ from futurex.tree.source import at
 FEWEST_ELEMENTS = 256
 """Arrays below this stay with NumPy, whose call costs no more than the work."""
 BESIDE_LARGE, SEVERAL = 2, 2
-"""Elements of an array, and operations on it, from which a region pays beside arrays of ``ALONE_ELEMENTS``, as the
+"""Elements of an array, and operations on it, from which a region pays beside arrays of ``LARGE_ELEMENTS``, as the
 update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
-ALONE_ELEMENTS = 64 * 1024
-"""From here on a region of a single operation that NumPy has in registers pays: its kernel may use several threads."""
-BESIDE_ALONE = 2048
-"""The same beside arrays of ``ALONE_ELEMENTS``: a call of NumPy's that finds the caches full of them takes 20 to
-100 µs."""
+LARGE_ELEMENTS = 64 * 1024
+ALONE_ELEMENTS, BESIDE_LARGE_ALONE = 4096, 2048
+"""From here on a region of a single operation that NumPy has in registers pays, whose loop may be as fast, but whose
+call takes some microseconds more; and the same beside arrays of ``LARGE_ELEMENTS``: a call of NumPy's that finds the
+caches full of them takes 20 to 100 µs."""
 COPY, FUNCTION = 2, 8
 """How many additions take as long as the copy of a view that does not lie in rows, and as a function."""
 MOST_NODES, MOST_ARRAYS = 512, 24
@@ -59,7 +59,7 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
     """
     here, few = few is None, FEWEST_ELEMENTS if few is None else few
     order = program_order(graph)
-    large = any(isinstance(node.aval, Aval) and node.is_static and node.size >= ALONE_ELEMENTS for node in order)
+    large = any(isinstance(node.aval, Aval) and node.is_static and node.size >= LARGE_ELEMENTS for node in order)
     fewest = BESIDE_LARGE if large else few
     regions = Regions(order, functools.partial(_may_be_one, fewest=fewest, few=few))
     for node in order:
@@ -73,7 +73,7 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
         if node.op == "free_sum" and _may_join(node):  # beside what else reads the array, in the same trip
             for user in filter(_may_join, dict.fromkeys(users[node.inputs[0]])):
                 regions.merge(user, node)
-    alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
+    alone = min(BESIDE_LARGE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
     groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few, here)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -57,7 +57,7 @@ def _is_join(node: Node) -> bool:
     return node.op in ("concatenate", "pad") and _is_large(node)
 
 
-def _is_large(node: Node, least: int = ALONE_ELEMENTS) -> bool:
+def _is_large(node: Node, least: int = LARGE_ELEMENTS) -> bool:
     known = isinstance(node.aval, Aval) and node.is_static
     return known and not node.aval.weak and not node.dtype.hasobject and node.size >= least
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from futurex.passes.counters import written_rows
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS
 from futurex.passes.rewrite import rewrite
 from futurex.passes.simplify import scalar_of
 from futurex.tree.graph import Graph, rebuilt, substitute
@@ -37,7 +37,7 @@ def _unfilled(loop: Node) -> dict[int, range]:
     return {
         k: rows
         for k, rows in written_rows(loop).items()
-        if (begin := loop.inputs[k]).op == "full" and begin.is_static and begin.size >= ALONE_ELEMENTS
+        if (begin := loop.inputs[k]).op == "full" and begin.is_static and begin.size >= LARGE_ELEMENTS
         and scalar_of(begin) is not None and 2 * len(rows) > begin.shape[0] and k not in loop.attrs["tape"]
     }  # fmt: skip
 

@@ -25,7 +25,7 @@ from futurex.ops.fusion import SUPPORTED, loop_of
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.strides import LEAST_ROW
 from futurex.ops.sweeps import VIEWS, turned
-from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS
+from futurex.passes.fuse import LARGE_ELEMENTS, MOST_ARRAYS
 from futurex.passes.reductions import EXACT, bits_of
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
@@ -71,7 +71,7 @@ def _suits(node: Node) -> bool:
     if node.op not in _JOINS or not node.is_static or not isinstance(node.aval, Aval):
         return False
     x, axes = node.inputs[0], _axes(node)
-    least = _LEAST if node.op in ("max", "min") and x.dtype.kind == "f" else ALONE_ELEMENTS
+    least = _LEAST if node.op in ("max", "min") and x.dtype.kind == "f" else LARGE_ELEMENTS
     if x.aval.weak or x.ndim < 2 or x.size < least or not {x.dtype, node.dtype} <= SUPPORTED:
         return False
     if _added_as(node) is None or not axes:

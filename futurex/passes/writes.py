@@ -13,7 +13,7 @@ from futurex.ops.fusion import loop_of
 from futurex.ops.strides import LEAST_ROW, lies_in_rows, rows_together, undone
 from futurex.ops.views import Chain, around, view
 from futurex.passes.assemble import product_of
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -60,7 +60,7 @@ def _fills_rows(store: Node, read: Sequence[Node]) -> bool:
     base, value = store.inputs[:2]
     if len(store.inputs) != 2 or not store.is_static or not isinstance(value.aval, Aval) or value.aval.weak:
         return False
-    if value.size < ALONE_ELEMENTS or value.dtype != base.dtype:
+    if value.size < LARGE_ELEMENTS or value.dtype != base.dtype:
         return False
     if base.ndim > _MOST_AXES or around(base.shape, store.attrs["chain"]) is None:
         return False
@@ -113,7 +113,7 @@ def _merges_heads(node: Node, users: Mapping[Node, list[Node]], graph: Graph) ->
 def _is_written(value: Node, found: np.ndarray, users: Mapping[Node, list[Node]], graph: Graph) -> bool:
     """Is it a large product that nobody else reads, and whose rows lie dense where ``value`` lies as ``found`` does?"""
     product = product_of(value)
-    if product is None or value.size < ALONE_ELEMENTS:
+    if product is None or value.size < LARGE_ELEMENTS:
         return False
     target, inner = view(found, _turns(value), ()), value
     while inner is not product:

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.loops.split import splits
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS
 from futurex.passes.pipeline import optimise
 
 RNG = np.random.default_rng(7)
-WIDTH = ALONE_ELEMENTS // 16
+WIDTH = LARGE_ELEMENTS // 16
 
 
 def loops_of(function, *args):

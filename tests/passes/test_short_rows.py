@@ -16,7 +16,7 @@ DTYPES = ("f8", "f4", "i8", "i4", "u1", "e", "?", "D")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(short_rows, "ALONE_ELEMENTS", 64)
+    monkeypatch.setattr(short_rows, "LARGE_ELEMENTS", 64)
 
 
 def values(rng, shape, dtype):

@@ -26,7 +26,7 @@ from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
 
-FEWEST_ELEMENTS = 16 * 1024
+FEWEST_ELEMENTS = 4 * 1024
 """Smaller arrays stay with NumPy."""
 _ROWS = 8
 """Rows that are added up at once where they fill no square, since an addition waits for the one before it."""
