@@ -397,7 +397,7 @@ class _Writer(Writer):
                 here = code.add(begin, code.least(at, final))  # what was seen before is no better
                 start = self._vectors(here)
                 carried = [(kind, value) for value in start]
-                carried += [(_truth(kind), self._odd(kind, value)) for value in start if self.floating]
+                carried += [(_truth(kind), each) for each in self._odds(kind, start)]
                 with code.loop(step, rest, step, carried) as (place, held):
                     held[:] = self._step(op, kind, code.add(here, place), held)
                 best = self._best(op, kind, self._step(op, kind, code.add(here, rest), held))
@@ -441,8 +441,8 @@ class _Writer(Writer):
             self.declared.add(pairwise.PREFETCH)
         values, truth = self._vectors(at), _truth(kind)
         found = [self._best_of(op, kind, value, best) for value, best in zip(values, held, strict=False)]
-        for value, before in zip(values, held[self.chains :], strict=False):
-            found.append(code.do(f"or {truth} {before}, {self._odd(kind, value)}"))
+        for each, before in zip(self._odds(kind, values), held[self.chains :], strict=True):
+            found.append(code.do(f"or {truth} {before}, {each}"))
         return found
 
     def _best(self, op: str, kind: str, held: list[str]) -> str:
@@ -519,56 +519,68 @@ class _Writer(Writer):
 
 
 def _search(kind: str, element: str, align: int, lanes: int, chains: int, floating: bool) -> str:
-    """``@place(ptr, count, best)``: where the first such element stands, so many vectors in one trip; what the last
-    trip sees for a second time was none."""
-    truth, step, word = _truth(kind), chains * lanes, "fcmp oeq" if floating else "icmp eq"
-    hits, found, before = [], ["  %m0 = add i64 0, 0"], "zeroinitializer"
-    for k in range(chains):
-        hits += [
-            f"  %p{k} = getelementptr inbounds {element}, ptr %p, i64 %at{k}",
-            f"  %x{k} = load {kind}, ptr %p{k}, align {align}",
-            f"  %same{k} = {word} {kind} %x{k}, %wanted",
-            f"  %odd{k} = fcmp uno {kind} %x{k}, %x{k}" if floating else f"  %odd{k} = and {truth} %same{k}, %same{k}",
-            f"  %hit{k} = or {truth} %same{k}, %odd{k}",
-            f"  %any{k} = or {truth} {before}, %hit{k}",
-        ]
-        hits.insert(-6, f"  %at{k} = add i64 %from, {k * lanes}")
-        found += [
-            f"  %bits{k} = bitcast {truth} %hit{k} to i{lanes}",
-            f"  %wide{k} = zext i{lanes} %bits{k} to i64",
-            f"  %far{k} = shl i64 %wide{k}, {k * lanes}",
-            f"  %m{k + 1} = or i64 %m{k}, %far{k}",
-        ]
-        before = f"%any{k}"
+    """``@place(ptr, count, best)``: where the first such element stands, or the first that is no number where that is
+    none."""
+    trips = functools.partial(_trips, kind=kind, element=element, align=align, lanes=lanes, chains=chains)
     lines = [
         f"define internal i64 @place(ptr %p, i64 %n, {element} %best) {{",
         "entry:",
         f"  %one = insertelement {kind} poison, {element} %best, i64 0",
         f"  %wanted = shufflevector {kind} %one, {kind} poison, <{lanes} x i32> zeroinitializer",
-        f"  %rest = sub i64 %n, {step}",
-        "  br label %head",
-        "head:",
-        "  %i = phi i64 [ 0, %entry ], [ %next, %on ]",
-        "  %ends = icmp sgt i64 %i, %rest",
-        "  %from = select i1 %ends, i64 %rest, i64 %i",
-        *hits,
-        f"  %met = call i1 @llvm.vector.reduce.or.v{lanes}i1({truth} {before})",
-        "  br i1 %met, label %found, label %on",
-        "on:",
-        f"  %next = add i64 %i, {step}",
-        "  %go = icmp slt i64 %next, %n",
-        "  br i1 %go, label %head, label %none",
-        "none:",  # only where somebody writes into the array meanwhile
-        "  ret i64 0",
-        "found:",
-        *found,
-        f"  %first = call i64 @llvm.cttz.i64(i64 %m{chains}, i1 false)",
-        "  %place = add i64 %from, %first",
-        "  ret i64 %place",
-        "}",
-        "declare i64 @llvm.cttz.i64(i64, i1)",
+        f"  %rest = sub i64 %n, {chains * lanes}",
     ]
-    return "\n".join(lines)
+    if floating:
+        lines += [f"  %odd = fcmp uno {element} %best, %best", "  br i1 %odd, label %a.begin, label %b.begin"]
+        lines += trips("a", f"fcmp uno {kind}", "zeroinitializer")
+    else:
+        lines.append("  br label %b.begin")
+    lines += trips("b", f"fcmp oeq {kind}" if floating else f"icmp eq {kind}", "%wanted")
+    return "\n".join([*lines, "}", "declare i64 @llvm.cttz.i64(i64, i1)"])
+
+
+def _trips(
+    name: str, test: str, wanted: str, kind: str, element: str, align: int, lanes: int, chains: int
+) -> list[str]:
+    """A loop to the first element that meets the test, so many vectors in one trip; what the last trip sees for a
+    second time was none."""
+    truth, hits, found, before = _truth(kind), [], [f"  %{name}.m0 = add i64 0, 0"], "zeroinitializer"
+    for k in range(chains):
+        hits += [
+            f"  %{name}.at{k} = add i64 %{name}.from, {k * lanes}",
+            f"  %{name}.p{k} = getelementptr inbounds {element}, ptr %p, i64 %{name}.at{k}",
+            f"  %{name}.x{k} = load {kind}, ptr %{name}.p{k}, align {align}",
+            f"  %{name}.hit{k} = {test} %{name}.x{k}, {wanted}",
+            f"  %{name}.any{k} = or {truth} {before}, %{name}.hit{k}",
+        ]
+        found += [
+            f"  %{name}.bits{k} = bitcast {truth} %{name}.hit{k} to i{lanes}",
+            f"  %{name}.wide{k} = zext i{lanes} %{name}.bits{k} to i64",
+            f"  %{name}.far{k} = shl i64 %{name}.wide{k}, {k * lanes}",
+            f"  %{name}.m{k + 1} = or i64 %{name}.m{k}, %{name}.far{k}",
+        ]
+        before = f"%{name}.any{k}"
+    return [
+        f"{name}.begin:",
+        f"  br label %{name}.head",
+        f"{name}.head:",
+        f"  %{name}.i = phi i64 [ 0, %{name}.begin ], [ %{name}.next, %{name}.on ]",
+        f"  %{name}.ends = icmp sgt i64 %{name}.i, %rest",
+        f"  %{name}.from = select i1 %{name}.ends, i64 %rest, i64 %{name}.i",
+        *hits,
+        f"  %{name}.met = call i1 @llvm.vector.reduce.or.v{lanes}i1({truth} {before})",
+        f"  br i1 %{name}.met, label %{name}.found, label %{name}.on",
+        f"{name}.on:",
+        f"  %{name}.next = add i64 %{name}.i, {chains * lanes}",
+        f"  %{name}.go = icmp slt i64 %{name}.next, %n",
+        f"  br i1 %{name}.go, label %{name}.head, label %{name}.none",
+        f"{name}.none:",  # only where somebody writes into the array meanwhile
+        "  ret i64 0",
+        f"{name}.found:",
+        *found,
+        f"  %{name}.first = call i64 @llvm.cttz.i64(i64 %{name}.m{chains}, i1 false)",
+        f"  %{name}.place = add i64 %{name}.from, %{name}.first",
+        f"  ret i64 %{name}.place",
+    ]
 
 
 def _truth(kind: str) -> str:
