@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend, compiler, emit
 from futurex.kernels.numba_.rowwise import PIECES
 from futurex.ops import fusion
@@ -126,3 +127,14 @@ def test_extremes_are_stored_whole(op, axis):
     code = machine.emit_assembly(module)
     assert re.search(r"v(max|min|cmp\w+)ps", code)
     assert not re.search(r"vmaskmovps\s+%ymm\d+, %ymm\d+, [-\w]*\(", code)
+
+
+def test_a_python_number_is_as_true_as_it_is_in_numpy():
+    """A loop of truths takes it as it is: copied into the kernel's block by machine code, and compared there."""
+    def both(x, c):
+        return np.logical_and(x, c), np.logical_xor(x > 0, c)
+
+    staged, x = fx.futurize(both), np.arange(-300.0, 300.0).reshape(20, 30)
+    for c in (0.5, 0.0, -0.0, float("nan"), 1e-320, True, False, 3, 0, np.float32(0.25), np.int8(0)):
+        for found, expected in zip(staged(x, c), both(x, c), strict=True):
+            np.testing.assert_array_equal(found, expected)

@@ -19,8 +19,9 @@ Dtype = np.dtype[Any]
 
 
 def held_as(source: Node, dtype: Dtype) -> Dtype:
-    """The dtype in which an operand of a loop of ``dtype`` is held: a Python number takes the loop's."""
-    return dtype if source.aval.weak else source.dtype
+    """The dtype in which an operand of a loop of ``dtype`` is held: a Python number takes the loop's, but for loops of
+    truths, which tell by themselves what is none."""
+    return dtype if source.aval.weak and dtype.kind != "b" else source.dtype
 
 
 def helds_of(node: Node) -> tuple[Dtype, ...]:
