@@ -7,7 +7,7 @@ from futurex.ops.fusion import is_generated
 from futurex.ops.joined import columns_of
 from futurex.ops.strides import step_of, turned_along
 from futurex.passes.columns import column, read_by_columns
-from futurex.passes.fuse import LARGE_ELEMENTS, region_of
+from futurex.passes.fuse import ALONE_ELEMENTS, region_of
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -27,7 +27,7 @@ def copy_turned(graph: Graph) -> Graph:
 def _copied(node: Node, view: Node) -> Node:
     """A node whose value is that of a large view of one array, as the region whose result is its operand, or the
     columns of that; itself for other views."""
-    if not isinstance(node.aval, Aval) or not node.is_static or node.size < LARGE_ELEMENTS:
+    if not isinstance(node.aval, Aval) or not node.is_static or node.size < ALONE_ELEMENTS:
         return node
     if len(view.inputs) != 1 or not is_generated(node.dtype):
         return node
