@@ -107,7 +107,7 @@ def test_norms_of_matrices_are_regions(axis, ord):
 
 
 @given(
-    size=st.one_of(st.integers(4096, 90000), st.sampled_from([8192, 8193, 8192 * 8, 8192 * 9, 8192 * 9 + 1, 8192 * 10 - 1])),
+    size=st.one_of(st.integers(4096, 90000), st.sampled_from([8192, 8193, 8192 * 9, 8192 * 9 + 1, 8192 * 10 - 1])),
     case=st.sampled_from([("f4", "f8"), ("i8", "f8"), ("u8", "f8"), ("f2", "f4"), ("i8", "f4")]),
     seed=st.integers(0, 99), rows=st.sampled_from([1, 2, 7]), keepdims=st.booleans(),
 )  # fmt: skip
