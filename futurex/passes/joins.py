@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -23,8 +23,9 @@ from futurex.tree.node import Node
 
 MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
-LEAST_BLOCK = 256
-"""Elements of a block in the mean: a step of machine code takes as long as so many."""
+LEAST_BLOCK = 16
+"""Elements of a block in the mean: a step of machine code takes as long as some hundred, and a call of NumPy's as ten
+steps."""
 LEAST_COLUMNS = 16 * 1024
 """Elements of an array that is put together of columns, which NumPy copies one by one."""
 MOST_LEVELS = 24
@@ -57,7 +58,7 @@ def _is_join(node: Node) -> bool:
     return node.op in ("concatenate", "pad") and _is_large(node)
 
 
-def _is_large(node: Node, least: int = ALONE_ELEMENTS) -> bool:
+def _is_large(node: Node, least: int = FEWEST_ELEMENTS) -> bool:
     known = isinstance(node.aval, Aval) and node.is_static
     return known and not node.aval.weak and not node.dtype.hasobject and node.size >= least
 

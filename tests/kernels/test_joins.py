@@ -247,7 +247,7 @@ def programs(draw):
 def test_any_join_is_numpys(program):
     f, arrays = program
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joins, "ALONE_ELEMENTS", 1)
+        patch.setattr(joins, "FEWEST_ELEMENTS", 1)
         patch.setattr(joins, "LEAST_BLOCK", 1)
         patch.setattr(blocks, "LEAST_ROW", 0)
         results = plan_of(f, *arrays).run(arrays)
