@@ -102,6 +102,14 @@ def after_a_failure(x):
     return refuses(y) - 1
 
 
+def fails_behind_some(x):
+    for _ in range(12):
+        x = x * 1.1
+        if listed(x) > 20:
+            1 / (int(x[-1]) - 7)
+    return x
+
+
 def tells_arrays_from_scalars(v):
     return eval("1.0 if isinstance(v, np.ndarray) else 0.0")
 
@@ -111,7 +119,8 @@ def scalars_and_arrays(x):
 
 
 PROGRAMS = (
-    counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure, scalars_and_arrays,
+    counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure,
+    fails_behind_some, scalars_and_arrays,
 )  # fmt: skip
 
 
