@@ -42,7 +42,7 @@ from futurex.frontend.outside import (
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
-from futurex.frontend.texts import f_string, formatted, joined
+from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.tree.dims import Dim
@@ -526,6 +526,8 @@ def _is_library(value: Any) -> bool:
 
 def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """An operator on Python's own types."""
+    if name == "mod" and type(left) is str and any_traced([right]):
+        return percent(left, right)
     traced = isinstance(left, Tracer) or isinstance(right, Tracer)
     if name in ("eq", "ne") and _is_exact(left) and _is_exact(right) and not traced:
         found = _equal(left, right)

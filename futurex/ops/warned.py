@@ -18,12 +18,20 @@ _registries: dict[str, dict[Any, Any]] = {}
 def lines(until: CodeType | None = None) -> tuple[Line, ...]:
     """The user's lines on the stack, innermost first, up to where this code runs."""
     found: list[Line] = []
+    inner: CodeType | None = None
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not until:
-        if not is_internal(frame.f_code.co_filename):
-            found.append((frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__"))))
+    while frame is not None and (code := frame.f_code) is not until:
+        if not is_internal(code.co_filename):
+            if inner is None or not _is_part(inner, code):
+                found.append((code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__"))))
+            inner = code
         frame = frame.f_back
     return tuple(found)
+
+
+def _is_part(inner: CodeType, outer: CodeType) -> bool:
+    """Is it a branch or the rounds of a staged function, whose calls are none of the user's?"""
+    return inner.co_qualname == outer.co_qualname and any(const is inner for const in outer.co_consts)
 
 
 def warn(
