@@ -21,7 +21,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import f_strides, is_contiguous
 from futurex.frontend.rewrite import is_rewritten
-from futurex.frontend.texts import TracedText
+from futurex.frontend.texts import TracedText, failure_of
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import Call, Hole, Leaf, Outcome, Told, identity, outcome_of
@@ -214,14 +214,34 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
 
 
 def stage_warning(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``warnings.warn`` as a fragment. What it returns need not be seen before: most warnings are rare."""
+    """``warnings.warn`` as a fragment. What it returns need not be seen before: most warnings are rare.
+
+    Where there can be no fragments, under derivatives and on clusters, it is an effect as a print is.
+    """
     reason = Escape("a warning", "it would be given once, while tracing, not at every run")
-    fragments, in_library = current().fragments, current().in_library
-    if fragments is None or in_library:
+    trace = current()
+    if trace.in_library:
         raise reason
-    fragments.watched.add(identity(warnings.warn))  # what goes on behind a run does not warn again
     leaves, structure = _entered(args, kwargs, reason)
+    if trace.fragments is None:
+        _warns(reason, *args, **kwargs)
+        return
+    trace.fragments.watched.add(identity(warnings.warn))  # what goes on behind a run does not warn again
     _staged(warnings.warn, leaves, structure, _NOTHING, reason)
+
+
+def _warns(
+    reason: Escape, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None, **others: Any
+) -> None:
+    if not isinstance(message, Warning):
+        kind = UserWarning if category is None else category
+        if not (isinstance(message, str | TracedText) and isinstance(kind, type) and issubclass(kind, Warning)):
+            raise reason
+        message = kind(message)
+    if others or source is not None or type(stacklevel) is not int:
+        raise reason
+    warning, nodes = failure_of(message)
+    current().effect("warning", *nodes, warning=warning, stacklevel=stacklevel, within=_lines())
 
 
 def _entered(args: tuple[Any, ...], kwargs: dict[str, Any], reason: Escape) -> tuple[list[Any], Structure]:

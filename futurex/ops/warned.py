@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
+from futurex.ops.control import Failure
+from futurex.ops.python import filled
+from futurex.tree.aval import Aval
+from futurex.tree.record import op
 from futurex.tree.source import is_internal
 
 Line = tuple[str, int, str]
@@ -51,3 +57,15 @@ def warn(
 def warn_here(*args: Any, **kwargs: Any) -> None:
     """``warnings.warn`` in code that is called through functions that are not the user's."""
     warn(lines(), *args, **kwargs)
+
+
+def _warning(*values: Any, warning: Failure, stacklevel: int, within: tuple[Line, ...]) -> Any:
+    """``within``: the user's lines inside the function that is staged, innermost first."""
+    warn((*within, *lines()), warning.kind(*filled(warning.args, iter(values))), stacklevel=stacklevel)
+    return np.True_
+
+
+op(
+    "warning", _warning, aval=lambda *values, warning, stacklevel, within: Aval((), np.dtype(bool)), effect=True,
+    acts=True, fails=True,
+)  # fmt: skip

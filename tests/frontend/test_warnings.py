@@ -121,3 +121,26 @@ def test_other_texts_are_plain_pythons(text):
         except (TypeError, ValueError) as error:
             with pytest.raises(type(error), match=re.escape(str(error))):
                 text % 1
+
+
+def test_a_function_that_warns_has_derivatives():
+    """The warnings are those of one plain call."""
+
+    def root(x, n):
+        y = x
+        for k in range(n):
+            y = (y + x / y) / 2
+            if np.abs(y * y - x).max() < 1e-12:
+                warnings.warn(f"done in {k}", RuntimeWarning)
+                break
+        else:
+            warnings.warn(RuntimeWarning("not done"), stacklevel=1)
+        return y.sum()
+
+    x = np.array([2.0, 3.0])
+    for n in (20, 3, 20):
+        value, slope = fx.value_and_grad(root)(x, n)
+        assert np.allclose(value, root(x, n))
+        assert np.allclose(slope, 0.5 / np.sqrt(x), atol=1e-3)
+        for derivative in (fx.grad(root), fx.value_and_grad(root)):
+            assert told(lambda x, d=derivative, n=n: d(x, n)[0], x)[1] == told(root, x, n)[1]
