@@ -506,3 +506,24 @@ def test_branches_with_keys_of_one_hash_are_not_one_branch():
     for _ in range(3):
         assert bits(list(map(np.asarray, function(x)))) == bits(list(in_branches_with_keys(x)))
     assert "fragment: " in function.explain()
+
+
+def test_a_print_beside_a_fragment_comes_once_in_a_call_that_is_made_again(capsys):
+    """Ints that outgrow 64 bits, roots that are complex, and what fails in a compiled loop behind a call."""
+
+    def prints(x, n):
+        print("begin", x[0])
+        total, k = listed(x), int(x[1])
+        for _ in range(n):
+            k = k * k
+        print("squared", k)
+        return total, k, float(x[0]) ** 0.5
+
+    futurized = fx.futurize(prints)
+    for x in ([1.0, 2.0], [2.0, 3.0], [2.0, 11.0], [-4.0, 2.0], [2.0, 3.0]):
+        expected, text = prints(np.array(x), 6), capsys.readouterr().out
+        before = called()
+        assert tuple(map(plain, futurized(np.array(x), 6))) == expected
+        assert capsys.readouterr().out == text
+        assert called() == before + 1
+    assert "staged" in futurized.explain()
