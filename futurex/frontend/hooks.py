@@ -42,6 +42,7 @@ from futurex.frontend.outside import (
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
+from futurex.frontend.standing import METHODS
 from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
@@ -139,9 +140,9 @@ class Runtime:
                 of_class(type(value), name)
         with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
             result = getattr(value, name)
-        if isinstance(result, types.MethodType):
+        if type(result) in METHODS:
             guard_method(value, result, name)
-        if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
+        if isinstance(result, (*METHODS, types.BuiltinMethodType, types.MethodWrapperType)):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
             return taken(result)
