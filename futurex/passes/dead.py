@@ -160,9 +160,8 @@ def _always_fit(node: Node) -> bool:
     """Are arrays put one behind the other that differ along that axis alone? So a list grows that data ends."""
     if node.op != "concatenate":
         return False
-    across = [list(source.aval.shape) for source in node.inputs]
-    for shape in across:
-        del shape[node.attrs["axis"]]
+    axis = node.attrs["axis"]
+    across = [(*source.aval.shape[:axis], *source.aval.shape[axis + 1 :]) for source in node.inputs]
     return all(is_static(shape) and shape == across[0] for shape in across)
 
 
