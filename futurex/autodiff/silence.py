@@ -1,4 +1,4 @@
-"""What derivatives run a second time, to find what the first time went through, does not print or check again."""
+"""What derivatives run a second time, to find what the first time went through, does not print, warn or check again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from futurex.tree.graph import Graph, rebuilt, substitute
 from futurex.tree.node import Node, build, const
 
-TELLING = frozenset({"check", "print"})
+TELLING = frozenset({"check", "print", "warning"})
 """Ops that are run for their effect: their result is True."""
 
 
 def silent(graph: Graph) -> Graph:
-    """The graph, and those inside it, without prints and checks."""
+    """The graph, and those inside it, without prints, warnings and checks."""
 
     def rebuild(node: Node, inputs: list[Node]) -> Node:
         if node.op in TELLING:
@@ -28,6 +28,6 @@ def silent(graph: Graph) -> Graph:
 
 
 def tells(node: Node) -> bool:
-    """Does a node print or check, itself or in its sub-graphs?"""
+    """Does a node print, warn or check, itself or in its sub-graphs?"""
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
     return node.op in TELLING or any(tells(each) for graph in inner for each in graph.nodes)

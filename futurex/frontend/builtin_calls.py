@@ -15,6 +15,7 @@ from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape, python
+from futurex.frontend.fragments import stage_warning
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import is_long
 from futurex.frontend.lists import TracedList
@@ -141,7 +142,7 @@ def _type(*args: Any) -> Any:
 @special(warnings.warn)
 def _warn(*args: Any, **kwargs: Any) -> None:
     if not current().walking:  # NumPy's own warnings are not given, like those of its loops
-        raise Escape("a warning", "it would be given once, while tracing, not at every run")
+        stage_warning(args, kwargs)
 
 
 @special(sum)

@@ -41,6 +41,7 @@ from futurex.frontend.outside import (
 )
 from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
+from futurex.frontend.standing import Method
 from futurex.frontend.texts import format_method, join_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
@@ -164,6 +165,8 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(function, types.MethodType):
         if isinstance(function.__self__, Tracer):
             return function(*args, **kwargs)
+        return call(function.__func__, (function.__self__, *args), kwargs)
+    if type(function) is Method:
         return call(function.__func__, (function.__self__, *args), kwargs)
     if isinstance(function, functools.partial):
         return _call_partial(function, args, kwargs)

@@ -21,9 +21,10 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import f_strides, is_contiguous
 from futurex.frontend.rewrite import is_rewritten
+from futurex.frontend.texts import TracedText, failure_of
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
-from futurex.ops.opaque import Call, Hole, Leaf, Outcome, identity
+from futurex.ops.opaque import Call, Hole, Leaf, Outcome, Told, identity, outcome_of
 from futurex.ops.warned import Line, lines
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -36,6 +37,7 @@ _BUILTINS = frozenset((round, divmod, pow, int, float, complex, bool, print, abs
 _PLAIN = (*SCALARS, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, type, types.ModuleType)
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DEPTH = 6  # how far functions are followed through what they refer to
+_NOTHING: Outcome = outcome_of(None, ((), {}), (), ())  # type: ignore[assignment]  # what a warning gives back
 _MOST = 64  # functions; a callable that every trace makes anew would be another one each time
 
 
@@ -194,11 +196,9 @@ def _is_confined(value: Any, depth: int) -> bool:
 def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragments: Fragments) -> Any:
     """The call as a fragment. Raises the escape that it was made for where it cannot be one."""
     reason = fragments.opaque[identity(function)]
-    trace = current()
-    leaves, structure = flatten((args, kwargs))
-    leaves = [entered(leaf) for leaf in leaves]
-    if trace.protected or trace.protects_linear or any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
-        raise _again(reason)
+    leaves, structure = _entered(args, kwargs, reason)
+    if function is warnings.warn:
+        return _staged(function, leaves, structure, _NOTHING, reason)
     if not all(isinstance(leaf, Tracer) or _is_confined(leaf, 0) for leaf in leaves):
         raise _again(reason)
     key = identity(function), structure, kinds_of(leaves)
@@ -210,6 +210,51 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     outcome = fragments.seen[key]
     if outcome is None or not _separate(leaves, outcome):
         raise _again(reason)
+    return _staged(function, leaves, structure, outcome, reason)
+
+
+def stage_warning(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``warnings.warn`` as a fragment. What it returns need not be seen before: most warnings are rare.
+
+    Where there can be no fragments, under derivatives and on clusters, it is an effect as a print is.
+    """
+    reason = Escape("a warning", "it would be given once, while tracing, not at every run")
+    trace = current()
+    if trace.in_library:
+        raise reason
+    leaves, structure = _entered(args, kwargs, reason)
+    if trace.fragments is None:
+        _warns(reason, *args, **kwargs)
+        return
+    trace.fragments.watched.add(identity(warnings.warn))  # what goes on behind a run does not warn again
+    _staged(warnings.warn, leaves, structure, _NOTHING, reason)
+
+
+def _warns(
+    reason: Escape, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None, **others: Any
+) -> None:
+    if not isinstance(message, Warning):
+        kind = UserWarning if category is None else category
+        if not (isinstance(message, str | TracedText) and isinstance(kind, type) and issubclass(kind, Warning)):
+            raise reason
+        message = kind(message)
+    if others or source is not None or type(stacklevel) is not int:
+        raise reason
+    warning, nodes = failure_of(message)
+    current().effect("warning", *nodes, warning=warning, stacklevel=stacklevel, within=_lines())
+
+
+def _entered(args: tuple[Any, ...], kwargs: dict[str, Any], reason: Escape) -> tuple[list[Any], Structure]:
+    trace = current()
+    leaves, structure = flatten((args, kwargs))
+    leaves = [entered(leaf) for leaf in leaves]
+    if trace.protected or trace.protects_linear or any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
+        raise _again(reason)
+    return leaves, structure
+
+
+def _staged(function: Any, leaves: list[Any], structure: Structure, outcome: Outcome, reason: Escape) -> Any:
+    trace = current()
     nodes: list[Node] = []
     places: list[Any] = []
     for leaf in leaves:
@@ -219,8 +264,13 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
                 raise _again(reason)
             places.append(Hole(len(nodes), order, not leaf.is_scalar))
             nodes.append(leaf._node)
-        else:
+        elif isinstance(leaf, TracedText):
+            places.append(Told(len(nodes), leaf.text))
+            nodes += leaf.nodes
+        elif _is_confined(leaf, 0):
             places.append(leaf)
+        else:
+            raise _again(reason)
     call = Call(function, structure, tuple(places), outcome, _lines() if function is warnings.warn else ())
     parts = iter(trace.fragment(nodes, call))
     results = [None if leaf is None else _result(next(parts), leaf) for leaf in outcome.leaves]

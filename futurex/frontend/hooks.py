@@ -42,7 +42,8 @@ from futurex.frontend.outside import (
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
-from futurex.frontend.texts import f_string, formatted, joined
+from futurex.frontend.standing import METHODS
+from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.tree.dims import Dim
@@ -139,9 +140,9 @@ class Runtime:
                 of_class(type(value), name)
         with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
             result = getattr(value, name)
-        if isinstance(result, types.MethodType):
+        if type(result) in METHODS:
             guard_method(value, result, name)
-        if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
+        if isinstance(result, (*METHODS, types.BuiltinMethodType, types.MethodWrapperType)):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
             return taken(result)
@@ -526,6 +527,8 @@ def _is_library(value: Any) -> bool:
 
 def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """An operator on Python's own types."""
+    if name == "mod" and type(left) is str and any_traced([right]):
+        return percent(left, right)
     traced = isinstance(left, Tracer) or isinstance(right, Tracer)
     if name in ("eq", "ne") and _is_exact(left) and _is_exact(right) and not traced:
         found = _equal(left, right)

@@ -19,6 +19,7 @@ from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.held import can_be_input
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.reads import Alike
+from futurex.frontend.standing import METHODS
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
@@ -121,7 +122,7 @@ def leaf_key(leaf: Any) -> Key:
         return kind, *(part for each in (leaf.start, leaf.stop, leaf.step) for part in _bound_key(each))
     if kind is set or kind is frozenset:
         return kind, fingerprint(leaf)
-    if kind is types.MethodType:
+    if kind in METHODS:
         return kind, id(leaf.__self__), id(leaf.__func__)
     if kind is types.BuiltinMethodType:
         return kind, leaf

@@ -103,7 +103,8 @@ class Observer:
         unchanged = same == structure and all(a is b for a, b in zip(now, leaves, strict=True))
         if not unchanged or (outcome is not None and shared and outcome.written):
             outcome = None
-        self._fragments.learn(key, outcome)
+        if function is not warnings.warn:  # which returns nothing, whatever the text
+            self._fragments.learn(key, outcome)
         return result
 
 

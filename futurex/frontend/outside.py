@@ -17,6 +17,7 @@ from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, 
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
+from futurex.frontend.standing import METHODS, Method
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered
 from futurex.ops.streams import GENERATORS
@@ -205,7 +206,7 @@ def refuse_special(*values: Any) -> None:
         raise Escape(f"a call of {method} by code that is not traced", "what it reads is not known to the tracer")
 
 
-def guard_method(value: Any, method: types.MethodType, name: str) -> None:
+def guard_method(value: Any, method: types.MethodType | Method, name: str) -> None:
     """Which function a bound method is may change, with the object or with its class."""
     if current().is_own(value):
         of_class(type(value), name)
@@ -260,7 +261,7 @@ def fingerprint(
         )
     if isinstance(value, np.ndarray):
         return ("array", The(value))
-    if kind is types.MethodType:
+    if kind in METHODS:
         return ("method", The(value.__self__), The(value.__func__))
     if not strict and is_nest(kind):
         held = before[id(value)][1] if id(value) in before else dict(entries(value))

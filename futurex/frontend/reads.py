@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from futurex.frontend.standing import METHODS
+
 _BUILTINS = vars(builtins)
 _METHOD = "__func__", "__self__"
 _OURS = "_fx_"  # what begins like this is no name of the user's
@@ -142,8 +144,8 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
         owner, name = read.args
         if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
             holder = _constant(owner, known)
-            if type(value) is types.MethodType:
-                kind, now = _constant(types.MethodType, known), f"{_OURS}method"
+            if type(value) in METHODS:
+                kind, now = _constant(type(value), known), f"{_OURS}method"
                 parts = (f"{now}.{part} is {_constant(getattr(value, part), known)}" for part in _METHOD)
                 return (holder, name), f"type({now} := {holder}.{name}) is {kind} and {' and '.join(parts)}"
             return (holder, name), f"{holder}.{name} is {{}}"

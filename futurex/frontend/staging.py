@@ -354,10 +354,10 @@ class Futurized(Standing, Generic[P, R]):
             error = variant.error_of(futures)
             if isinstance(error, ChangedResult):
                 self._forget(variant)
-            if variant.has_log and error is not None and not variant.prints:
-                return self._observe(args, kwargs, inputs[-1])
-            final = error is None or self._strict or (variant.prints and variant.has_log)
-            if not (final or variant.wrote(error, inputs, leaves)):
+            if variant.has_log and error is not None:
+                with without_printed(printed_here() - before):
+                    return self._observe(args, kwargs, inputs[-1])
+            if not (error is None or self._strict or variant.wrote(error, inputs, leaves)):
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
             if error is not None:

@@ -51,6 +51,10 @@ class Method(functools.partial[Any]):
         return f"<method {self.func!r} of {self.args[0]!r}>"
 
 
+METHODS = types.MethodType, Method
+"""What a function that is looked up at an object is: another one at every look, with the same ``__func__``."""
+
+
 class Standing:
     """A futurized function as others see it: like a function it is copied as itself, and pickled by its name.
 

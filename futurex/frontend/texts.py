@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from typing import Any, NoReturn
 
@@ -104,6 +105,51 @@ def format_method(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             raise Escape("str.format() with fields inside fields of traced values", "use an f-string")
         pieces.append(formatted(args[int(key)] if key.isdigit() else kwargs[key], conversion or "", spec or ""))
     return joined(*pieces)
+
+
+_PERCENT = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d*)?[hlL]?(?P<kind>[a-zA-Z%])")
+
+
+def percent(text: str, values: Any) -> Any:
+    """``text % values`` with traced values: integers as such, other numbers with a point, all of them as they print."""
+    given = list(values) if type(values) is tuple else [values]
+    pieces: list[Any] = []
+    end = 0
+    for found in _PERCENT.finditer(text):
+        pieces.append(text[end : found.start()])
+        end, spec = found.end(), found[0]
+        if spec == "%%":
+            pieces.append("%")
+            continue
+        if not given or found["kind"] not in "diufFeEgGsra":
+            _refuse_percent()
+        pieces.append(_with_percent(given.pop(0), spec, found["kind"]))
+    rest = text[end:]
+    if given or "%" in "".join(piece for piece in [*pieces[::2], rest] if isinstance(piece, str)):
+        _refuse_percent()
+    return joined(*pieces, rest)
+
+
+def _with_percent(value: Any, spec: str, kind: str) -> Any:
+    if isinstance(value, TracedText) and spec == "%s":
+        return value
+    if isinstance(value, Tracer) and value._node.op == "const":
+        return Value(kind_of_value(value), "%", spec).text(value._node.value)
+    if not isinstance(value, Tracer):
+        if any_traced([value]):
+            _refuse_percent()
+        refuse_special(value)
+        return spec % (value,)
+    kinds = "biu" if kind in "diu" else "biuf"
+    if kind in "sra":
+        formatted(value, kind)  # may refuse
+    elif not value.is_scalar or value.dtype.kind not in kinds:
+        _refuse_percent()
+    return TracedText((Value(kind_of_value(value), "%", spec),), (value._node,))
+
+
+def _refuse_percent() -> NoReturn:
+    raise Escape("the operator % of such a text and traced values", "plain Python needs the values", "use an f-string")
 
 
 def join_method(text: str, parts: Any) -> Any:

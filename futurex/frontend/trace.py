@@ -188,7 +188,7 @@ class Trace:
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.futures: set[Cell] = set()  # of arguments: whether two are one the trace does not say
         self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
-        self.prints = self.waits = False  # may a run print, or find out that only plain Python will do?
+        self.prints = self.waits = False  # may a run print or warn, or find out that only plain Python will do?
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments, self.in_library = fragments, False  # what is known of opaque calls; None: there can be none
@@ -205,7 +205,7 @@ class Trace:
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
-        self.prints |= name == "print"
+        self.prints |= name in ("print", "warning")
         effects = self.scopes[-1].effects if self.scopes else self.effects
         before = self._failing_before() if name == "check" else []
         effects.append(apply(name, *inputs, *before, *effects[-1:], **attrs))

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.plainly import plainly
+from futurex.ops.python import Text
 from futurex.ops.warned import Line, lines, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
+from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.record import op
 
@@ -28,6 +30,10 @@ LOG = Aval((), np.dtype(object))
 
 class ChangedResult(TypeError):
     """A call returned or wrote something else than the tree was made for."""
+
+
+class GaveUp(RuntimeError):
+    """Compiled code gave up; fragments in it were made, and are not made a second time."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class Call:
 
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
-        before = [arrays[leaf.index] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
+        before = [leaf.of(arrays) if isinstance(leaf, Hole | Told) else leaf for leaf in self.leaves]
         given = [_given(value, leaf) for value, leaf in zip(before, self.leaves, strict=True)]
         args, kwargs = unflatten(self.structure, given)
         function = self.function
@@ -146,8 +152,22 @@ class Hole:
     order: Any = "C"
     is_array: bool = True
 
+    def of(self, arrays: Sequence[Any]) -> Any:
+        return arrays[self.index]
 
-_BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole)
+
+@dataclass(frozen=True)
+class Told:
+    """The place of a text among the arguments, with values of the run in it: the first of them, and the text."""
+
+    index: int
+    text: Text
+
+    def of(self, arrays: Sequence[Any]) -> str:
+        return self.text.fill(iter(arrays[self.index :]))
+
+
+_BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole, Told)
 
 
 def identity(function: Any) -> Any:
@@ -227,6 +247,12 @@ def describe(outcome: Outcome | None) -> str:
     parts = ["None" if leaf is None else repr(leaf.aval(0)) for leaf in outcome.leaves]
     wrote = f" and wrote into argument {', '.join(map(str, outcome.written))}" if outcome.written else ""
     return f"({', '.join(parts)}){wrote}"
+
+
+def has_fragments(graph: Graph) -> bool:
+    """Are there fragments in a graph, or in those inside it?"""
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return any(node.op == "fragment" for node in graph.nodes) or any(map(has_fragments, inner))
 
 
 def _fragment(log: Any, *inputs: Any, call: Call, count: int) -> tuple[Any, ...]:

@@ -104,7 +104,10 @@ op(
 
 @dataclass(frozen=True)
 class Value:
-    """A value that a text or an exception waits for, as Python has it: ``number``, NumPy ``scalar`` or ``array``."""
+    """A value that a text or an exception waits for, as Python has it: ``number``, NumPy ``scalar`` or ``array``.
+
+    A ``spec`` with ``conversion`` "%" is that of the operator ``%``.
+    """
 
     kind: str
     conversion: str = ""
@@ -117,6 +120,8 @@ class Value:
 
     def text(self, value: Any) -> str:
         value = self.of(value)
+        if self.conversion == "%":
+            return self.spec % (value,)
         converted = {"": value, "s": str, "r": repr, "a": ascii}[self.conversion]
         return format(converted(value) if self.conversion else value, self.spec)
 

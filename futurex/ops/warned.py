@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
+from futurex.ops.control import Failure
+from futurex.ops.python import filled
+from futurex.tree.aval import Aval
+from futurex.tree.record import op
 from futurex.tree.source import is_internal
 
 Line = tuple[str, int, str]
@@ -18,12 +24,20 @@ _registries: dict[str, dict[Any, Any]] = {}
 def lines(until: CodeType | None = None) -> tuple[Line, ...]:
     """The user's lines on the stack, innermost first, up to where this code runs."""
     found: list[Line] = []
+    inner: CodeType | None = None
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not until:
-        if not is_internal(frame.f_code.co_filename):
-            found.append((frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__"))))
+    while frame is not None and (code := frame.f_code) is not until:
+        if not is_internal(code.co_filename):
+            if inner is None or not _is_part(inner, code):
+                found.append((code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__"))))
+            inner = code
         frame = frame.f_back
     return tuple(found)
+
+
+def _is_part(inner: CodeType, outer: CodeType) -> bool:
+    """Is it a branch or the rounds of a staged function, whose calls are none of the user's?"""
+    return inner.co_qualname == outer.co_qualname and any(const is inner for const in outer.co_consts)
 
 
 def warn(
@@ -43,3 +57,15 @@ def warn(
 def warn_here(*args: Any, **kwargs: Any) -> None:
     """``warnings.warn`` in code that is called through functions that are not the user's."""
     warn(lines(), *args, **kwargs)
+
+
+def _warning(*values: Any, warning: Failure, stacklevel: int, within: tuple[Line, ...]) -> Any:
+    """``within``: the user's lines inside the function that is staged, innermost first."""
+    warn((*within, *lines()), warning.kind(*filled(warning.args, iter(values))), stacklevel=stacklevel)
+    return np.True_
+
+
+op(
+    "warning", _warning, aval=lambda *values, warning, stacklevel, within: Aval((), np.dtype(bool)), effect=True,
+    acts=True, fails=True,
+)  # fmt: skip

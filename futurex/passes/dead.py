@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.passes.rewrite import Maker, is_effect, rewrite
+from futurex.tree.dims import is_static
 from futurex.tree.graph import Graph, rebuilt, topological
 from futurex.tree.node import Node, build, item
 
@@ -150,7 +151,18 @@ def may_raise(node: Node) -> bool:
     if node.record.may_fail(node) or is_effect(node) or any(may_raise(each) for graph in inner for each in graph.nodes):
         return True
     steps = node.attrs["chain"] if node.op in ("load", "store") else ()
-    return any(entry[0] == "d" for step in steps if step[0] == "index" for entry in step[1]) or not node.is_static
+    if any(entry[0] == "d" for step in steps if step[0] == "index" for entry in step[1]):
+        return True
+    return not (node.is_static or node.op in ("cond", "loop") or _always_fit(node))
+
+
+def _always_fit(node: Node) -> bool:
+    """Are arrays put one behind the other that differ along that axis alone? So a list grows that data ends."""
+    if node.op != "concatenate":
+        return False
+    axis = node.attrs["axis"]
+    across = [(*source.aval.shape[:axis], *source.aval.shape[axis + 1 :]) for source in node.inputs]
+    return all(is_static(shape) and shape == across[0] for shape in across)
 
 
 def _has_effect(node: Node) -> bool:

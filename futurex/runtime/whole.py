@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.compiling import Job, background
 from futurex.kernels.registry import LIBRARIES, Backend, Compiler, Late
+from futurex.ops.opaque import GaveUp, has_fragments
 from futurex.passes import windows
 from futurex.runtime import trace
 from futurex.runtime.counters import Grain
@@ -53,10 +54,6 @@ class _Replay(Protocol):
     ) -> list[Any]: ...
 
 
-class GaveUp(RuntimeError):
-    """The compiled function of a plan with fragments gave up; some were made, and are not made a second time."""
-
-
 class _Program(Late, Protocol):
     own: int
     calls: Sequence[Any]
@@ -81,7 +78,7 @@ class Whole:
         self._replay, self._delivery, self._check, self._grain = replay, delivery, delivery.check, grain
         self._program: _Program | None = None
         self._asked = self._off = False
-        self._once = _has_fragments(graph)  # does a run do what must not be done twice?
+        self._once = has_fragments(graph)  # does a run do what must not be done twice?
         nodes = _nodes(graph)
         self.many = nodes if nodes >= MANY_NODES else 0  # so many that it takes seconds to compile them
         self._in_turn = self._once or bool(delivery.donated)  # are runs compared that are not of the same arguments?
@@ -324,8 +321,3 @@ def _is_small(graph: Graph) -> bool:
                 if work.flops > MOST_FLOPS:
                     return False
     return True
-
-
-def _has_fragments(graph: Graph) -> bool:
-    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
-    return any(node.op == "fragment" for node in graph.nodes) or any(map(_has_fragments, inner))

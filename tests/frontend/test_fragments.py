@@ -102,6 +102,14 @@ def after_a_failure(x):
     return refuses(y) - 1
 
 
+def fails_behind_some(x):
+    for _ in range(12):
+        x = x * 1.1
+        if listed(x) > 20:
+            1 / (int(x[-1]) - 7)
+    return x
+
+
 def tells_arrays_from_scalars(v):
     return eval("1.0 if isinstance(v, np.ndarray) else 0.0")
 
@@ -111,7 +119,8 @@ def scalars_and_arrays(x):
 
 
 PROGRAMS = (
-    counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure, scalars_and_arrays,
+    counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure,
+    fails_behind_some, scalars_and_arrays,
 )  # fmt: skip
 
 
@@ -497,3 +506,24 @@ def test_branches_with_keys_of_one_hash_are_not_one_branch():
     for _ in range(3):
         assert bits(list(map(np.asarray, function(x)))) == bits(list(in_branches_with_keys(x)))
     assert "fragment: " in function.explain()
+
+
+def test_a_print_beside_a_fragment_comes_once_in_a_call_that_is_made_again(capsys):
+    """Ints that outgrow 64 bits, roots that are complex, and what fails in a compiled loop behind a call."""
+
+    def prints(x, n):
+        print("begin", x[0])
+        total, k = listed(x), int(x[1])
+        for _ in range(n):
+            k = k * k
+        print("squared", k)
+        return total, k, float(x[0]) ** 0.5
+
+    futurized = fx.futurize(prints)
+    for x in ([1.0, 2.0], [2.0, 3.0], [2.0, 11.0], [-4.0, 2.0], [2.0, 3.0]):
+        expected, text = prints(np.array(x), 6), capsys.readouterr().out
+        before = called()
+        assert tuple(map(plain, futurized(np.array(x), 6))) == expected
+        assert capsys.readouterr().out == text
+        assert called() == before + 1
+    assert "staged" in futurized.explain()

@@ -156,3 +156,51 @@ def test_a_type_checker_is_told_the_parameters():
         assert "Futurized[P, R]" in str(overload.__annotations__["return"])
         assert set(overload.__annotations__) == {"function", "options", "return"}
     assert len(typing.get_overloads(fx.futurize)) == 2
+
+
+class Shifted:
+    def __init__(self):
+        self.w = np.arange(3.0)
+
+    @fx.futurize
+    def shift(self, x):
+        return x + self.w
+
+    @fx.futurize
+    def back(self, x):
+        return x - self.w
+
+    @fx.futurize
+    def twice(self, x):
+        return self.shift(x) * 2
+
+    @fx.futurize
+    def by_sign(self, x):
+        move = self.shift if x.sum() > 0 else self.back
+        return move(x)
+
+
+class ShiftedLess(Shifted):
+    @fx.futurize
+    def shift(self, x):
+        return super().shift(x) - 1
+
+
+def test_methods_that_call_futurized_methods_are_traced_once(monkeypatch):
+    """Looking one up gives another object each time; which function it is and of whom is what counts."""
+    shifted, less = Shifted(), ShiftedLess()
+    applied = fx.futurize(lambda f, x: f(x) + 1)
+    x = np.ones(3)
+    for k in range(10):
+        shifted.w = np.arange(3.0) + k
+        assert np.array_equal(shifted.twice(x), (x + shifted.w) * 2)
+        assert np.array_equal(shifted.by_sign(-x), -x - shifted.w)
+        assert np.array_equal(less.shift(x), x + less.w - 1)
+        assert np.array_equal(applied(shifted.back, x), x - shifted.w + 1)
+    for function in (Shifted.twice, Shifted.by_sign, ShiftedLess.shift, applied):
+        assert "1 trace(s)" in function.explain()
+    monkeypatch.setattr(Shifted, "shift", fx.futurize(lambda self, x: x * 100))
+    assert np.array_equal(shifted.twice(x), x * 200)
+    assert np.array_equal(less.shift(x), x * 100 - 1)
+    shifted.shift = less.shift
+    assert np.array_equal(shifted.twice(x), (x * 100 - 1) * 2)

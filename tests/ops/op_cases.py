@@ -26,6 +26,7 @@ WITHOUT_SAMPLES = {
     "zero_tape": "takes a tape, which only loops record; derivatives of loops run it",
     **dict.fromkeys(sorted(COMMUNICATION), "communicates: it needs the other ranks"),
     "fragment": "runs the user's code; the tests of fragments run it",
+    "warning": "warns; the tests of warnings run it",
     "recur": "is made into a loop before anything runs; the tests of recursions run that",
 }
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import futurex as fx
 import futurex.ops as ops
 from futurex.autodiff import value_and_grad
 from futurex.ops.control import Failure
@@ -192,6 +193,24 @@ def test_a_branch_keeps_a_result_with_an_effect():
     after = prune(Graph([x, c], [item(node, 1)]))
     with pytest.raises(ValueError, match="no"):
         after(np.bool_(False), np.bool_(True))
+
+
+def test_a_loop_does_not_keep_a_list_that_nobody_reads():
+    """It grows by arrays of one shape until data says so, which never fails."""
+
+    def root(a, log):
+        x, steps = a, []
+        while np.abs(x * x - a).max() > 1e-9:
+            x = (x + a / x) / 2
+            steps.append(x)
+        return (x, np.array(steps)) if log else x
+
+    a, staged = np.arange(1.0, 5.0), fx.futurize(root)
+    graphs = [optimise(staged.graph(a, log), check=True) for log in (False, True)]
+    loops = [node for graph in graphs for node in graph.nodes if node.op == "loop"]
+    assert [[aval.static for aval in node.aval].count(False) for node in loops] == [0, 1]
+    assert np.array_equal(staged(a, False), root(a, False))
+    assert np.array_equal(staged(a, True)[1], root(a, True)[1])
 
 
 def test_a_loop_and_its_taped_twin_run_once():

@@ -16,6 +16,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import gather_aval
+from futurex.ops.opaque import GaveUp, has_fragments
 from futurex.passes.counters import refilled
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -101,7 +102,8 @@ def _made(make: Callable[[], _T]) -> _T:
 
 
 def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
-    count = len(node.attrs["body"].outs)
+    test, body = node.attrs["test"], node.attrs["body"]
+    count = len(body.outs)
     avals = [source.aval for source in node.inputs]
 
     def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
@@ -112,10 +114,26 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     # The shapes of the loop itself: where no round is made, what it began with is the result.
     into = all(aval.static and (aval.weak or aval.dtype in STORED) for aval in node.aval)
     inplace = tuple(range(count)) if into and not program.fails else ()
+    once = has_fragments(test) or has_fragments(body)
+    call = _never_twice(program) if once else lambda out, *inputs: program(*inputs, outs=out)
     return Kernel(
-        lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program,
+        call, "loops", into, inplace, threads=used, late=program,
         own=program.own,
     )
+
+
+def _never_twice(program: Program) -> Callable[..., Any]:
+    """The call of a loop with fragments: it raises where another way of running it would make some of them again."""
+
+    def call(out: Any, *inputs: Any) -> Any:
+        log = next(value for value in inputs if type(value) is list)
+        made = len(log)
+        results = program(*inputs, outs=out)
+        if results is None and len(log) > made:
+            raise GaveUp("a compiled loop gave up")
+        return results
+
+    return call
 
 
 _NONE: Any = object()
