@@ -69,6 +69,11 @@ def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     return made
 
 
+def room(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """Memory that is written before it is read."""
+    return e.fresh(e.known(node.shape), node.dtype)
+
+
 def _made(e: Emitter, node: Node, sizes: Sequence[str]) -> Array:
     """Room for the array; where it is not enough the code gives up. ``sizes``: of what the run tells, none negative."""
     rest, shape = iter(sizes), list[Size]()
