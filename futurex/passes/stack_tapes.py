@@ -33,6 +33,7 @@ without a copy."""
 ROOM, WIDEST_ROOM, FEWEST_ROUNDS = 1 << 18, 1 << 20, 32
 """Elements of all tapes of a loop, and of one of a scan, of which only the run knows the length; and the rounds that
 there must be room for."""
+_NUMBER = 1 << 20  # of the first of them, other than those of other passes
 _INDEX = Aval((), np.dtype(np.int64))
 _AT = (("index", (("d", 0),)),)
 
@@ -56,7 +57,7 @@ class _Stacks:
     room: dict[Node, int]
     is_open: bool
     rounds: dict[Node, Node] = field(default_factory=dict)
-    number: itertools.count[int] = field(default_factory=itertools.count)
+    number: itertools.count[int] = field(default_factory=lambda: itertools.count(_NUMBER))
 
     def empty(self, values: Sequence[Node], count: int) -> list[Node]:
         """What the tapes of a loop begin as."""
@@ -150,7 +151,8 @@ def _is_simple(node: Node, widest: int | None) -> bool:
         graph = graphs.pop()
         for each in (*graph.params, *graph.nodes):
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
-            if is_effect(each) or any(isinstance(a, Tape) or not a.static for a in avals):
+            acts = is_effect(each) and (each.op != "check" or widest is not None)
+            if acts or any(isinstance(a, Tape) or not a.static for a in avals):
                 return False
             if widest is not None and any(a.size > widest for a in avals):
                 return False

@@ -85,7 +85,18 @@ def single(a, b):
     return x.sum() * b[0]
 
 
-UNTIL = [newton, iterated, ended, never, inner, within, triangle, single]
+def checked(a, b):
+    """Python's integers are looked at."""
+    x, k = a.copy(), 0
+    while x.max() > 0.5:
+        i = int(np.argmax(x))
+        x[(i + 1) % 6] += 0.1 * x[i] * b[k % 6]
+        x[i] = 0.4
+        k += 1
+    return (x * x).sum()
+
+
+UNTIL = [newton, iterated, ended, never, inner, within, triangle, single, checked]
 
 
 def second(function):
