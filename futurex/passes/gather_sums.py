@@ -27,7 +27,12 @@ First = Node | tuple[Node, int]
 
 def gather_sums(graph: Graph) -> Graph:
     """The graph with such sums, those inside of it included."""
-    return rewrite(graph, _rule)
+    return rewrite(graph, _rule) if _has_scans(graph) else graph
+
+
+def _has_scans(graph: Graph) -> bool:
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return any(node.op == "scan" for node in graph.nodes) or any(map(_has_scans, inner))
 
 
 def _rule(node: Node) -> Node | None:

@@ -30,7 +30,7 @@ MOST_ROUNDS = 20_000
 LARGEST, LONGEST, WIDEST = 1 << 12, 1 << 20, 1 << 15
 """Elements of what is kept of a round, of all rounds, and of what a round computes; larger arrays are kept as they are,
 without a copy."""
-ROOM, WIDEST_ROOM, FEWEST_ROUNDS = 1 << 18, 1 << 20, 32
+ROOM, WIDEST_ROOM, FEWEST_ROUNDS = 1 << 20, 1 << 22, 32
 """Elements of all tapes of a loop, and of one of a scan, of which only the run knows the length; and the rounds that
 there must be room for."""
 _NUMBER = 1 << 20  # of the first of them, other than those of other passes
@@ -45,8 +45,15 @@ def stack_tapes(graph: Graph) -> Graph:
 
 def open_tapes(graph: Graph) -> Graph:
     """The graph, those inside of it included, with arrays for tapes of any length, for code that may give up."""
+    if not _has_tapes(graph):
+        return graph
     graph = rewrite(graph, map_subgraphs(open_tapes))
     return _rewritten(graph, _lengths(graph, is_open=True), is_open=True)
+
+
+def _has_tapes(graph: Graph) -> bool:
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return any(node.op == "loop" and node.attrs["tape"] for node in graph.nodes) or any(map(_has_tapes, inner))
 
 
 @dataclass

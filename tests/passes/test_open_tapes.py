@@ -165,6 +165,11 @@ def test_gradients_are_right_when_code_gives_up(monkeypatch):
         np.testing.assert_allclose(found[:2], [(A[1] + k) / (3 * root**2), root], rtol=1e-6)
 
 
+def test_room_is_memory_by_name_only():
+    program = LoopBackend().whole(gradient(newton, 1))
+    assert program.scratch >= stack_tapes.ROOM * 8 > 100 * program.own
+
+
 def test_rounds_that_keep_a_number_do_not_ask_each_time():
     after = stack_tapes.open_tapes(gradient(newton, 1))
     loops = [node for node in after.nodes if node.op == "loop"]

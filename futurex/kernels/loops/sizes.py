@@ -70,8 +70,11 @@ def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def room(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Memory that is written before it is read."""
-    return e.fresh(e.known(node.shape), node.dtype)
+    """Memory that is written before it is read, the first part of it alone."""
+    before = e.memory.scratch
+    made = e.fresh(e.known(node.shape), node.dtype)
+    e.memory.room += e.memory.scratch - before
+    return made
 
 
 def _made(e: Emitter, node: Node, sizes: Sequence[str]) -> Array:
