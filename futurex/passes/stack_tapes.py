@@ -30,9 +30,9 @@ MOST_ROUNDS = 20_000
 LARGEST, LONGEST, WIDEST = 1 << 12, 1 << 20, 1 << 15
 """Elements of what is kept of a round, of all rounds, and of what a round computes; larger arrays are kept as they are,
 without a copy."""
-ROOM, WIDEST_ROOM, FEWEST_ROUNDS = 1 << 20, 1 << 22, 32
-"""Elements of all tapes of a loop, and of one of a scan, of which only the run knows the length; and the rounds that
-there must be room for."""
+ROOM, FEWEST_ROUNDS = 1 << 20, 32
+"""Elements of all tapes of a loop, and of a scan, of which only the run knows the length; and the rounds that there
+must be room for."""
 _NUMBER = 1 << 20  # of the first of them, other than those of other passes
 _INDEX = Aval((), np.dtype(np.int64))
 _AT = (("index", (("d", 0),)),)
@@ -40,7 +40,7 @@ _AT = (("index", (("d", 0),)),)
 
 def stack_tapes(graph: Graph) -> Graph:
     """The graph with such loops and scans."""
-    return _rewritten(graph, _lengths(graph, is_open=False), is_open=False)
+    return _rewritten(graph, _lengths(graph), is_open=False)
 
 
 def open_tapes(graph: Graph) -> Graph:
@@ -48,7 +48,7 @@ def open_tapes(graph: Graph) -> Graph:
     if not _has_tapes(graph):
         return graph
     graph = rewrite(graph, map_subgraphs(open_tapes))
-    return _rewritten(graph, _lengths(graph, is_open=True), is_open=True)
+    return _rewritten(graph, _rooms(graph), is_open=True)
 
 
 def _has_tapes(graph: Graph) -> bool:
@@ -92,28 +92,60 @@ def _rewritten(graph: Graph, lengths: dict[Node, int], *, is_open: bool) -> Grap
     return rewrite(graph, lambda node: None, makers)
 
 
-def _lengths(graph: Graph, *, is_open: bool) -> dict[Node, int]:
-    """The loops and scans that can be rewritten, and how many rounds they make, or have room for if ``is_open``."""
+def _lengths(graph: Graph) -> dict[Node, int]:
+    """The loops and scans that can be rewritten, and how many rounds they make."""
     found: dict[Node, int] = {}
-    counted: dict[Node, Node] = {}  # the loops that the rounds are those of
     for node in graph.nodes:  # sources come before users
-        if node.op not in ("loop", "scan") or not _is_simple(node, None if is_open else WIDEST):
+        if node.op not in ("loop", "scan") or not _is_simple(node, WIDEST):
             continue
         if node.op == "loop" and node.attrs["tape"]:
-            count = rounds_of(node, MOST_ROUNDS) or (_room(node) if is_open else None)
-            counted[node] = node
+            count = rounds_of(node, MOST_ROUNDS)
         elif node.op == "scan" and node.attrs["length"] is None:
-            sources = {counted.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
-            counts = {found.get(loop) if loop is not None else None for loop in sources}
-            count = counts.pop() if len(sources if is_open else counts) == 1 else None
-            if count:
-                counted[node] = next(loop for loop in sources if loop is not None)
+            counts = {found.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
+            count = counts.pop() if len(counts) == 1 else None
         else:
             continue
-        longest = WIDEST_ROOM if is_open else LONGEST
-        if count and all(_fits(aval, longest // count) for aval in node.aval if isinstance(aval, Tape)):
+        if count and all(each.static and each.size <= LONGEST // count for each in _kept(node)):
             found[node] = count
+    return _together(graph, found)
+
+
+def _rooms(graph: Graph) -> dict[Node, int]:
+    """The loops and scans that can be rewritten, and for how many rounds each loop and its scans have room."""
+    loops: dict[Node, Node] = {}
+    widths: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op not in ("loop", "scan") or not _is_simple(node, None):
+            continue
+        if node.op == "loop" and node.attrs["tape"]:
+            loops[node] = node
+        elif node.op == "scan" and node.attrs["length"] is None:
+            sources = {loops.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
+            loop = sources.pop() if len(sources) == 1 else None
+            if loop is None:
+                continue
+            loops[node] = loop
+        else:
+            continue
+        width = sum(max(each.size, 1) for each in _kept(node) if each.static)
+        widths[loops[node]] = max(width, widths.get(loops[node], 1))
+    rooms: dict[Node, int] = {}
+    for loop, width in widths.items():
+        count, room = rounds_of(loop, MOST_ROUNDS), ROOM // width
+        if (count or FEWEST_ROUNDS) <= room:
+            rooms[loop] = count or room
+    return _together(graph, {node: rooms[loop] for node, loop in loops.items() if loop in rooms})
+
+
+def _kept(node: Node) -> list[Aval]:
+    """What a loop or scan keeps of a round."""
+    return [aval.element for aval in node.aval if isinstance(aval, Tape)]
+
+
+def _together(graph: Graph, found: dict[Node, int]) -> dict[Node, int]:
+    """Those of the loops and scans whose tapes nothing but such loops and scans makes and reads."""
     users, returned = users_of(graph), set(graph.outs)
+    found = {node: count for node, count in found.items() if all(map(_fits, _kept(node)))}
     while True:
         wrong = [
             node for node in found
@@ -128,23 +160,13 @@ def _lengths(graph: Graph, *, is_open: bool) -> dict[Node, int]:
             del found[node]
 
 
-def _room(loop: Node) -> int | None:
-    """For how many rounds there is room in the tapes of a loop; None where that is not worth it."""
-    elements = [aval.element for aval in loop.aval if isinstance(aval, Tape)]
-    if not all(each.static for each in elements):
-        return None
-    count = ROOM // sum(max(each.size, 1) for each in elements)
-    return count if count >= FEWEST_ROUNDS else None
-
-
 def _sequences(scan: Node) -> Sequence[Node]:
     first = scan.attrs["n_carry"]
     return scan.inputs[first : first + scan.attrs["n_xs"]]
 
 
-def _fits(tape: Tape, largest: int) -> bool:
-    element = tape.element
-    return element.static and element.dtype.kind in "biufc" and element.size <= min(LARGEST, largest)
+def _fits(element: Aval) -> bool:
+    return element.static and element.dtype.kind in "biufc" and element.size <= LARGEST
 
 
 def _is_simple(node: Node, widest: int | None) -> bool:
