@@ -14,6 +14,7 @@ from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
+from futurex.passes.gather_sums import gather_sums
 from futurex.passes.hoist import hoist
 from futurex.passes.joins import join_in_place
 from futurex.passes.loop_inputs import give_loops
@@ -81,7 +82,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     """
     chosen = PASSES if passes is None else passes
     inside = [each for each in chosen if each not in _OUTSIDE]
-    return _optimised(graph, chosen, _Inside(inside, check), check)
+    return _optimised(gather_sums(graph), chosen, _Inside(inside, check), check)
 
 
 def _optimised(graph: Graph, passes: Sequence[Pass], inside: Pass, check: bool) -> Graph:

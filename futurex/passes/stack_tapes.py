@@ -3,17 +3,24 @@
 A tape is a list that grows round by round, which only the interpreter of plans can keep. In an array of known length a
 round stores what it carries and the way back loads it: two loops like any other, which are compiled as one function
 each, and with the rest of a small graph as one.
+
+Where only the run knows how many rounds there are, code that may give up does the same with arrays that have room for
+many (:func:`open_tapes`): a store outside of its array fails, and the plan with its lists runs. Nothing fills such an
+array, and what no round writes is memory by name only.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from futurex.ops.tapes import Tape
-from futurex.passes.rewrite import Maker, is_effect, rewrite, users_of
+from futurex.passes.rewrite import Maker, is_effect, map_subgraphs, rewrite, users_of
 from futurex.passes.rounds import rounds_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -23,19 +30,63 @@ MOST_ROUNDS = 20_000
 LARGEST, LONGEST, WIDEST = 1 << 12, 1 << 20, 1 << 15
 """Elements of what is kept of a round, of all rounds, and of what a round computes; larger arrays are kept as they are,
 without a copy."""
+ROOM, FEWEST_ROUNDS = 1 << 20, 32
+"""Elements of all tapes of a loop, and of a scan, of which only the run knows the length; and the rounds that there
+must be room for."""
+_NUMBER = 1 << 20  # of the first of them, other than those of other passes
 _INDEX = Aval((), np.dtype(np.int64))
 _AT = (("index", (("d", 0),)),)
 
 
 def stack_tapes(graph: Graph) -> Graph:
     """The graph with such loops and scans."""
-    lengths = _lengths(graph)
+    return _rewritten(graph, _lengths(graph), is_open=False)
+
+
+def open_tapes(graph: Graph) -> Graph:
+    """The graph, those inside of it included, with arrays for tapes of any length, for code that may give up."""
+    if not _has_tapes(graph):
+        return graph
+    graph = rewrite(graph, map_subgraphs(open_tapes))
+    return _rewritten(graph, _rooms(graph), is_open=True)
+
+
+def _has_tapes(graph: Graph) -> bool:
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return any(node.op == "loop" and node.attrs["tape"] for node in graph.nodes) or any(map(_has_tapes, inner))
+
+
+@dataclass
+class _Stacks:
+    """Loops and scans that are rewritten, how many rounds there is room for, and, by what is made of them, how many
+    have been made, where only the run knows."""
+
+    room: dict[Node, int]
+    is_open: bool
+    rounds: dict[Node, Node] = field(default_factory=dict)
+    number: itertools.count[int] = field(default_factory=lambda: itertools.count(_NUMBER))
+
+    def empty(self, values: Sequence[Node], count: int) -> list[Node]:
+        """What the tapes of a loop begin as."""
+        wholes = [_stacked(each.aval, count) for each in values]
+        if not self.is_open:
+            zeros = [const(np.zeros((), each.dtype)[()]) for each in wholes]
+            return [
+                apply("full", zero, shape=each.shape, dtype=each.dtype)
+                for zero, each in zip(zeros, wholes, strict=True)
+            ]
+        return [apply("room", shape=each.shape, dtype=each.dtype, number=next(self.number)) for each in wholes]
+
+
+def _rewritten(graph: Graph, lengths: dict[Node, int], *, is_open: bool) -> Graph:
     if not lengths:
         return graph
+    stacks = _Stacks(lengths, is_open)
     makers: dict[Node, Maker] = {}
     for node in graph.nodes:
         if node in lengths:
-            makers[node] = _loop_maker(node, lengths[node]) if node.op == "loop" else _scan_maker(node, lengths[node])
+            make = _loop_made if node.op == "loop" else _scan_made
+            makers[node] = functools.partial(make, node, stacks)
         elif node.op == "item" and node.inputs[0] in lengths:
             makers[node] = _item_maker(node)
     return rewrite(graph, lambda node: None, makers)
@@ -45,7 +96,7 @@ def _lengths(graph: Graph) -> dict[Node, int]:
     """The loops and scans that can be rewritten, and how many rounds they make."""
     found: dict[Node, int] = {}
     for node in graph.nodes:  # sources come before users
-        if node.op not in ("loop", "scan") or not _is_simple(node):
+        if node.op not in ("loop", "scan") or not _is_simple(node, WIDEST):
             continue
         if node.op == "loop" and node.attrs["tape"]:
             count = rounds_of(node, MOST_ROUNDS)
@@ -54,9 +105,47 @@ def _lengths(graph: Graph) -> dict[Node, int]:
             count = counts.pop() if len(counts) == 1 else None
         else:
             continue
-        if count and all(_fits(aval, count) for aval in node.aval if isinstance(aval, Tape)):
+        if count and all(each.static and each.size <= LONGEST // count for each in _kept(node)):
             found[node] = count
+    return _together(graph, found)
+
+
+def _rooms(graph: Graph) -> dict[Node, int]:
+    """The loops and scans that can be rewritten, and for how many rounds each loop and its scans have room."""
+    loops: dict[Node, Node] = {}
+    widths: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op not in ("loop", "scan") or not _is_simple(node, None):
+            continue
+        if node.op == "loop" and node.attrs["tape"]:
+            loops[node] = node
+        elif node.op == "scan" and node.attrs["length"] is None:
+            sources = {loops.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
+            loop = sources.pop() if len(sources) == 1 else None
+            if loop is None:
+                continue
+            loops[node] = loop
+        else:
+            continue
+        width = sum(max(each.size, 1) for each in _kept(node) if each.static)
+        widths[loops[node]] = max(width, widths.get(loops[node], 1))
+    rooms: dict[Node, int] = {}
+    for loop, width in widths.items():
+        count, room = rounds_of(loop, MOST_ROUNDS), ROOM // width
+        if (count or FEWEST_ROUNDS) <= room:
+            rooms[loop] = count or room
+    return _together(graph, {node: rooms[loop] for node, loop in loops.items() if loop in rooms})
+
+
+def _kept(node: Node) -> list[Aval]:
+    """What a loop or scan keeps of a round."""
+    return [aval.element for aval in node.aval if isinstance(aval, Tape)]
+
+
+def _together(graph: Graph, found: dict[Node, int]) -> dict[Node, int]:
+    """Those of the loops and scans whose tapes nothing but such loops and scans makes and reads."""
     users, returned = users_of(graph), set(graph.outs)
+    found = {node: count for node, count in found.items() if all(map(_fits, _kept(node)))}
     while True:
         wrong = [
             node for node in found
@@ -76,14 +165,14 @@ def _sequences(scan: Node) -> Sequence[Node]:
     return scan.inputs[first : first + scan.attrs["n_xs"]]
 
 
-def _fits(tape: Tape, count: int) -> bool:
-    element = tape.element
-    return element.static and element.dtype.kind in "biufc" and element.size <= min(LARGEST, LONGEST // count)
+def _fits(element: Aval) -> bool:
+    return element.static and element.dtype.kind in "biufc" and element.size <= LARGEST
 
 
-def _is_simple(node: Node) -> bool:
+def _is_simple(node: Node, widest: int | None) -> bool:
     """Is it made of small arrays only, so that it is compiled, and without prints and draws? Sizes that only the run
-    knows are named by who shows them, which another loop would not."""
+    knows are named by who shows them, which another loop would not. Who compiles it looks at sizes where ``widest`` is
+    None."""
     if not node.is_static:
         return False
     graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
@@ -91,7 +180,10 @@ def _is_simple(node: Node) -> bool:
         graph = graphs.pop()
         for each in (*graph.params, *graph.nodes):
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
-            if is_effect(each) or any(isinstance(a, Tape) or not a.static or a.size > WIDEST for a in avals):
+            acts = is_effect(each) and (each.op != "check" or widest is not None)
+            if acts or any(isinstance(a, Tape) or not a.static for a in avals):
+                return False
+            if widest is not None and any(a.size > widest for a in avals):
                 return False
             graphs += [value for value in each.attrs.values() if isinstance(value, Graph)]
     return True
@@ -103,51 +195,56 @@ def _item_maker(node: Node) -> Maker:
     return lambda new: item(new[source], index)
 
 
-def _loop_maker(node: Node, count: int) -> Maker:
-    test, body, tape = node.attrs["test"], node.attrs["body"], node.attrs["tape"]
+def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
+    test, body, tape, count = node.attrs["test"], node.attrs["body"], node.attrs["tape"], stacks.room[node]
     n = len(body.outs)
+    inputs = [new[source] for source in node.inputs]
+    own = [param(each.aval, each.attrs["name"]) for each in body.params]
+    kept = [own[k] for k in tape]
+    tapes, place, more = _recorded(kept, count)
+    carry = [*own[:n], *tapes, place]
+    made = _loop(
+        node, [*inputs[:n], *stacks.empty(kept, count), const(np.int64(0)), *inputs[n:]],
+        Graph([*carry, *own[n:]], test.inline(own), test.name),
+        Graph([*carry, *own[n:]], [*body.inline(own), *more, place + np.int64(1)], body.name),
+    )  # fmt: skip
+    if stacks.is_open:
+        stacks.rounds[made] = item(made, len(carry) - 1)
+    return made
 
-    def make(new: Mapping[Node, Node]) -> Node:
-        inputs = [new[source] for source in node.inputs]
-        own = [param(each.aval, each.attrs["name"]) for each in body.params]
-        kept = [own[k] for k in tape]
-        tapes, place, more = _recorded(kept, count)
-        carry = [*own[:n], *tapes, place]
-        return _loop(
-            node, [*inputs[:n], *(_empty(each.aval, count) for each in kept), const(np.int64(0)), *inputs[n:]],
-            Graph([*carry, *own[n:]], test.inline(own), test.name),
-            Graph([*carry, *own[n:]], [*body.inline(own), *more, place + np.int64(1)], body.name),
-        )  # fmt: skip
 
-    return make
-
-
-def _scan_maker(node: Node, count: int) -> Maker:
-    body, n, n_xs = node.attrs["body"], node.attrs["n_carry"], node.attrs["n_xs"]
+def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
+    body, n, n_xs, count = node.attrs["body"], node.attrs["n_carry"], node.attrs["n_xs"], stacks.room[node]
     backwards = node.attrs["reverse"]
-
-    def make(new: Mapping[Node, Node]) -> Node:
-        inputs = [new[source] for source in node.inputs]
-        own = [param(each.aval, each.attrs["name"]) for each in body.params]
-        carry, elements, consts = own[:n], own[n : n + n_xs], own[n + n_xs :]
-        sequences = [
-            param(source.aval, each.attrs["name"]) for source, each in zip(inputs[n:], elements, strict=False)
-        ]
-        place = param(_INDEX, "round")
-        read = [_element(xs, place, each.aval) for xs, each in zip(sequences, elements, strict=True)]
-        results = body.inline([*carry, *read, *consts])
-        kept = [*results[n:], *(carry[k] for k in node.attrs["tape"])]
-        tapes, _, more = _recorded(kept, count, place)
-        step, first = (-1, count - 1) if backwards else (1, 0)
-        goes_on = apply("greater_equal", place, const(np.int64(0))) if backwards else place < const(np.int64(count))
-        params = [*carry, *tapes, place, *sequences, *consts]
-        return _loop(
-            node, [*inputs[:n], *(_empty(each.aval, count) for each in kept), const(np.int64(first)), *inputs[n:]],
-            Graph(params, [goes_on], f"{body.name}_test"),
-            Graph(params, [*results[:n], *more, place + np.int64(step)], body.name),
-        )  # fmt: skip
-
-    return make
+    inputs = [new[source] for source in node.inputs]
+    own = [param(each.aval, each.attrs["name"]) for each in body.params]
+    carry, elements, consts = own[:n], own[n : n + n_xs], own[n + n_xs :]
+    sequences = [
+        param(source.aval, each.attrs["name"]) for source, each in zip(inputs[n:], elements, strict=False)
+    ]
+    place = param(_INDEX, "round")
+    read = [_element(xs, place, each.aval) for xs, each in zip(sequences, elements, strict=True)]
+    results = body.inline([*carry, *read, *consts])
+    kept = [*results[n:], *(carry[k] for k in node.attrs["tape"])]
+    tapes, _, more = _recorded(kept, count, place)
+    params = [*carry, *tapes, place, *sequences, *consts]
+    total = end = const(np.int64(count))
+    if stacks.is_open:
+        total, end = stacks.rounds[inputs[n].inputs[0]], param(_INDEX, "rounds")
+        inputs.append(total)
+        params.append(end)
+    goes_on = apply("greater_equal", place, const(np.int64(0))) if backwards else place < end
+    step, first = 1, const(np.int64(0))
+    if backwards:
+        step, first = -1, total - np.int64(1) if stacks.is_open else const(np.int64(count - 1))
+    made = _loop(
+        node, [*inputs[:n], *stacks.empty(kept, count), first, *inputs[n:]],
+        Graph(params, [goes_on], f"{body.name}_test"),
+        Graph(params, [*results[:n], *more, place + np.int64(step)], body.name),
+    )  # fmt: skip
+    if stacks.is_open:
+        stacks.rounds[made] = total
+    return made
 
 
 def _recorded(
@@ -165,11 +262,6 @@ def _recorded(
 
 def _stacked(aval: Aval, count: int) -> Aval:
     return Aval((count, *aval.shape), aval.dtype)
-
-
-def _empty(aval: Aval, count: int) -> Node:
-    whole = _stacked(aval, count)
-    return apply("full", const(np.zeros((), whole.dtype)[()]), shape=whole.shape, dtype=whole.dtype)
 
 
 def _element(xs: Node, place: Node, aval: Aval) -> Node:

@@ -20,15 +20,12 @@ from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import Tape
 from futurex.passes.common import share
 from futurex.passes.rewrite import Maker, is_effect, rewrite, users_of
-from futurex.passes.rounds import rounds_of
-from futurex.passes.stack_tapes import MOST_ROUNDS
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt, substitute
 from futurex.tree.node import Node, build, const, item, param
 
-LEAST, LEAST_KEPT = 16, 1 << 12
-"""Elements of an array from which on its tape is looked at: where the rounds can be counted, so that they are compiled
-with it, and where the tape is a list, which keeps arrays as they are."""
+LEAST = 16
+"""Elements of an array from which on its tape is looked at."""
 _FEWER = 2  # times fewer elements than the array has, at least, must do
 
 
@@ -83,11 +80,10 @@ def _found(scan: Node, own: set[Node]) -> _Thin | None:
     if len(loops) != 1 or len(taped) != scan.attrs["n_xs"]:
         return None
     found = _Thin(loops.pop())
-    least = LEAST if rounds_of(found.loop, MOST_ROUNDS) else LEAST_KEPT
     known = _as_in(scan, found.loop)
     for j, xs in taped.items():
         whole = scan.attrs["body"].params[scan.attrs["n_carry"] + j]
-        if xs in own and isinstance(xs.aval, Tape) and whole.is_static and whole.size >= least:
+        if xs in own and isinstance(xs.aval, Tape) and whole.is_static and whole.size >= LEAST:
             values = _read(scan.attrs["body"], whole, known)
             if values and sum(each.size for each in values) * _FEWER <= whole.size:
                 found.gone.append(j)

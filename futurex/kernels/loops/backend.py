@@ -18,9 +18,10 @@ from futurex.kernels.registry import Kernel
 from futurex.ops.index import gather_aval
 from futurex.ops.opaque import GaveUp, has_fragments
 from futurex.passes.counters import refilled
+from futurex.passes.stack_tapes import open_tapes
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.tree.node import Node, build
 
 LARGEST, LARGEST_MASKED = 1 << 16, 1 << 15
 """Elements of an array operation in a body from which NumPy's kernels, and threads, do as well; and where the run finds
@@ -30,7 +31,7 @@ _MOST_WORK = float(1 << 22)  # operations of a product in a body: the same, unle
 _LEAST_SHARED = 1 << 13
 """Elements of the largest operation from which threads share the rows of a loop."""
 _MOST_NODES = 600
-_FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "transpose"))
+_FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "room", "transpose"))
 
 _MOST_PARTS = 16  # times as many as wanted
 
@@ -48,6 +49,7 @@ class LoopBackend:
         """A kernel for a ``loop`` node, or None where it holds what cannot be compiled."""
         if node.op != "loop":
             return None
+        node = _with_room(node)
         split = next((split for split in _ways(node, threads) if _profits(node, split)), _NONE)
         if split is _NONE:
             return None
@@ -63,13 +65,19 @@ class LoopBackend:
         avals = [node.aval for node in graph.params]
         turned = {k: out.attrs["axes"] for k, out in enumerate(graph.outs) if k not in donated and _is_turned(out)}
         outs = [_copied(out.inputs[0] if k in turned else out) for k, out in enumerate(graph.outs)]
-        straight = Graph(graph.params, outs, graph.name) if outs != list(graph.outs) else graph
+        straight = open_tapes(Graph(graph.params, outs, graph.name) if outs != list(graph.outs) else graph)
 
         def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
             return emitter.graph(straight, inputs)
 
         written = {k: out.aval for k, out in enumerate(outs) if _has_known_elements(out)}
         return _made(lambda: Program(avals, 0, build, turned=turned, written=written))
+
+
+def _with_room(node: Node) -> Node:
+    """A loop whose rounds keep what derivatives read of those of inner ones in arrays."""
+    attrs = {name: open_tapes(node.attrs[name]) for name in ("test", "body")}
+    return build(node.record, node.inputs, node.attrs | attrs, node.aval, node.src)
 
 
 def _has_known_elements(out: Node) -> bool:

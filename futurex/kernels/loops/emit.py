@@ -405,6 +405,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "cumsum": reductions.cumsum,
     "arange": sizes.arange,
     "iota": sizes.iota,
+    "room": sizes.room,
     "checked_labels": elementwise.checked_labels,
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),

@@ -7,6 +7,7 @@ and stay as the compiler likes them: one block that it makes vectors of.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from futurex.kernels.interrupts import DESK, FUNCTIONS, MAIN, MOST, TOLD, TRUTH
@@ -32,13 +33,21 @@ that they end, the time of the last look, an exception that Python has raised, r
 
 def looks(node: Node) -> int:
     """What a round of a loop takes from the budget; zero where the loop ends soon for certain."""
-    found, each = counter(node), 1.0 + _work(node.attrs["test"]) + _work(node.attrs["body"])
+    found, each = counter(node), 1.0 + _work(node.attrs["test"]) + _work(node.attrs["body"], is_body=True)
     return 0 if found is not None and len(found[1]) * each <= SOON else int(min(each, SOON))
 
 
-def _work(graph: Graph) -> float:
+def _work(graph: Graph, *, is_body: bool = False) -> float:
     """What a graph is worth, but for loops inside that look for themselves."""
-    return sum(map(_work_of, graph.nodes))
+    read = Counter(source for node in graph.nodes for source in node.inputs) + Counter(graph.outs)
+    return sum(
+        float(node.inputs[1].size) if is_body and _is_row(node, read) else _work_of(node) for node in graph.nodes
+    )
+
+
+def _is_row(node: Node, read: Counter[Node]) -> bool:
+    """Is it a part that is written in what a round is given, which nobody reads but for that?"""
+    return node.op == "store" and node.inputs[0].op == "param" and read[node.inputs[0]] == 1 and node.is_static
 
 
 def _work_of(node: Node) -> float:

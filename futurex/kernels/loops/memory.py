@@ -28,6 +28,7 @@ class Memory:
     def __init__(self) -> None:
         self.words = FIRST
         self.scratch = 0
+        self.room = 0  # bytes of it of which the run tells how many are touched
         self.fixed: dict[int, int] = {}
         self.in_scratch: list[tuple[int, int]] = []  # words that hold addresses in the scratch area
         self.in_block: list[int] = []  # words that hold the address of the block

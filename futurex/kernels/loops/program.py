@@ -91,8 +91,9 @@ class Program:
         self.template = np.zeros(memory.words, np.int64)
         for word, content in memory.fixed.items():
             self.template[word] = content
-        self.own = self.threads * (self.scratch + 8 * self.words) + 8 * self.words
-        """Bytes that are kept between calls: scratch memory and blocks of one call, and the template of these."""
+        self.own = self.threads * (self.scratch - memory.room + 8 * self.words) + 8 * self.words
+        """Bytes that are kept between calls: scratch memory and blocks of one call, and the template of these. What
+        tapes have room for is memory by name only, until rounds write it."""
         self.source = Source(self)
         self._instances: deque[Instance] = deque()
 

@@ -69,6 +69,14 @@ def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     return made
 
 
+def room(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """Memory that is written before it is read, the first part of it alone."""
+    before = e.memory.scratch
+    made = e.fresh(e.known(node.shape), node.dtype)
+    e.memory.room += e.memory.scratch - before
+    return made
+
+
 def _made(e: Emitter, node: Node, sizes: Sequence[str]) -> Array:
     """Room for the array; where it is not enough the code gives up. ``sizes``: of what the run tells, none negative."""
     rest, shape = iter(sizes), list[Size]()
