@@ -25,6 +25,7 @@ from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
+from futurex.frontend.nothing import refused
 from futurex.frontend.numbers import attribute, check_attribute
 from futurex.frontend.outside import (
     PLAIN,
@@ -50,6 +51,7 @@ from futurex.tree.dims import Dim
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
+_KEYS = type({}.keys())
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _PLAIN = (bool, int, float, complex, str, type(None))
 _ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
@@ -271,7 +273,8 @@ class Runtime:
             return call(own, (index,), {})
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
-        if not isinstance(container, _INDEXED):
+        # What has no items (None, a number) is Python's own error: an outcome like any other where a test leads to it.
+        if not isinstance(container, _INDEXED) and hasattr(type(container), "__getitem__"):
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():
@@ -329,6 +332,8 @@ class Runtime:
                 return _dunder(method, target, value)
             return cls.binary(name, target, value)
         elif not isinstance(target, Tracer):
+            if target is None and isinstance(value, _NUMBERS):
+                refused(_IN_PLACE[name], target, value)
             return cls.binary(name, target, value)
         return _IN_PLACE[name](target, value)
 
@@ -366,6 +371,9 @@ class Runtime:
     def unpack(value: Any, count: int, starred: int) -> Any:
         value = entered(value)
         if not isinstance(value, Tracer):
+            if value is None:
+                with python():
+                    (_,) = value
             return items(value)
         return _rows(value, count) if starred < 0 and value.ndim and _shown_by_run(value.shape[0]) else list(value)
 
@@ -398,6 +406,8 @@ class Runtime:
         value = entered(value)
         if isinstance(value, _NUMBERS):
             return getattr(operator, name)(value)
+        if value is None:
+            refused(getattr(operator, name), value)
         return _dunder(of_class(type(value), f"__{name}__"), value)
 
     @classmethod
@@ -432,7 +442,7 @@ class Runtime:
             return fresh(emit("python_scalar", found, kind="b"))
         if isinstance(container, TracedList):
             return container.holds(value)
-        if type(container) in (dict, set, frozenset) and keyed.is_open(value):
+        if type(container) in (dict, set, frozenset, _KEYS) and keyed.is_open(value):
             return keyed.holds(container, value)
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
@@ -443,7 +453,7 @@ class Runtime:
         method = of_class(type(container), "__contains__")
         if isinstance(method, types.FunctionType):
             return control.truth_of(call(method, (container, value), {}))
-        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque)):
+        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque, _KEYS)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
         refuse_special(value, *([container] if isinstance(container, list | tuple | collections.deque) else []))
         held: Any = container
@@ -534,6 +544,8 @@ def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, ri
         raise Escape("comparing or formatting containers that hold arrays", "plain Python needs the values here")
     if name not in ("add", "mul"):
         refuse_special(left, right)
+    if name not in ("eq", "ne") and (left is None or right is None):
+        refused(function, left, right)
     result = function(left, right)
     return current().remember(result) if isinstance(result, list | dict | set) else result
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
@@ -426,7 +426,9 @@ def items(value: Any) -> Any:
         method = of_class(type(value), "__iter__") or of_class(type(value), "__getitem__")  # of either Python makes one
         if method is not None:
             raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
-    return _entered_items(iter(value))
+    with python():
+        iterator = iter(value)
+    return _entered_items(iterator)
 
 
 def is_internal_class(value: Any) -> bool:
