@@ -23,6 +23,7 @@ from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
+from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
 from futurex.frontend.nothing import refused
@@ -308,14 +309,7 @@ class Runtime:
             with python():
                 container[index] = value
 
-    @staticmethod
-    def delitem(container: Any, index: Any) -> None:
-        if isinstance(container, TracedList) and not isinstance(index, slice):
-            container.pop(entered(index))
-            return
-        own_container(container, f"an item of a {type(container).__name__}")
-        with python():
-            del container[index]
+    delitem = staticmethod(delete_item)
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
@@ -363,9 +357,7 @@ class Runtime:
 
     @staticmethod
     def delattr_(target: Any, name: str) -> None:
-        own_container(target, f"the attribute {name!r}")
-        with python():
-            delattr(target, name)
+        delete_attribute(target, name, Runtime.getattr_)
 
     @staticmethod
     def unpack(value: Any, count: int, starred: int) -> Any:
@@ -585,15 +577,15 @@ def _on_objects(name: str, left: Any, right: Any) -> Any:
         first, second = second, first
     for value, method_name, other in (first, second):
         method = of_class(type(value), method_name)
-        if (
-            isinstance(value, (*_NUMBERS, *_CONTAINERS))
-            or method is None
-            or method is getattr(object, method_name, None)
-        ):
+        inverted = name == "ne" and method is object.__ne__  # which asks the class's own __eq__
+        if inverted:
+            method = of_class(type(value), "__eq__")
+        is_own = method not in (None, getattr(object, method_name, None), object.__eq__)
+        if isinstance(value, (*_NUMBERS, *_CONTAINERS)) or not is_own:
             continue
         result = _dunder(method, value, other)
         if result is not NotImplemented:
-            return result
+            return control.not_(result) if inverted else result
     if name in ("eq", "ne"):
         return (left is right) == (name == "eq")
     raise TypeError(f"unsupported operand types for {name}: {type(left).__name__!r} and {type(right).__name__!r}")

@@ -231,7 +231,7 @@ def check_state(value: Any, name: str = "a value") -> None:
         raise Escape("the environment", "it may change from call to call", "pass the value as an argument")
     if kind in _PLAIN_TYPES or isinstance(value, type | types.ModuleType | types.FunctionType):
         return
-    containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque, collections.UserDict)
+    containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque)
     known = kind in (list, dict, set, frozenset, tuple, collections.OrderedDict)
     if hasattr(kind, "__next__") or (isinstance(value, containers) and not known):
         raise Escape(f"{name}, a {kind.__qualname__} from outside the function", "its state may change between calls")
