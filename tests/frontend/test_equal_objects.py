@@ -123,3 +123,27 @@ def test_equal_ones_are_told_apart(function):
     for shift in (0, 2, 0, 4, 1):
         x, a, b = np.arange(3.0) + shift, Named("n", 2.0), Named("n", 5.0)
         np.testing.assert_array_equal(np.asarray(f(x, a, b)), function(x, a, b))
+
+
+def of_a_key(x, table):
+    return x * sum(getattr(key, "weight", 1.0) for key in table)
+
+
+def of_a_key_in_a_tuple(x, table):
+    return next(iter(table))[0].weight * x
+
+
+def signed_as_a_key(x, table):
+    return np.copysign(x, next(iter(table)))
+
+
+def test_keys_of_dicts_are_told_apart():
+    f, g, h = map(fx.futurize, (of_a_key, of_a_key_in_a_tuple, signed_as_a_key))
+    x = np.arange(3.0)
+    for weight in (2.0, 2.0, 5.0, 7.0, 2.0, 5.0):
+        table = {Named("n", weight): 1, "other": 2}
+        np.testing.assert_array_equal(np.asarray(f(x, table)), of_a_key(x, table))
+        table = {(Named("n", weight), 0): 1}
+        np.testing.assert_array_equal(np.asarray(g(x, table)), of_a_key_in_a_tuple(x, table))
+        table = {0.0 if weight > 2 else -0.0: 1}
+        np.testing.assert_array_equal(np.signbit(np.asarray(h(x, table))), np.signbit(signed_as_a_key(x, table)))
