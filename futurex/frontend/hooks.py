@@ -23,6 +23,7 @@ from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
+from futurex.frontend.deferring import check_deferring
 from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
@@ -329,6 +330,8 @@ class Runtime:
             if target is None and isinstance(value, _NUMBERS):
                 refused(_IN_PLACE[name], target, value)
             return cls.binary(name, target, value)
+        if not isinstance(value, (*_NUMBERS, *_CONTAINERS)):
+            check_deferring(target, value, in_place=not target.is_scalar)
         return _IN_PLACE[name](target, value)
 
     @staticmethod
@@ -575,6 +578,7 @@ def _on_objects(name: str, left: Any, right: Any) -> Any:
     first, second = (left, forward, right), (right, backward, left)
     if type(right) is not type(left) and isinstance(right, type(left)):
         first, second = second, first
+    check_deferring(left, right)
     for value, method_name, other in (first, second):
         method = of_class(type(value), method_name)
         inverted = name == "ne" and method is object.__ne__  # which asks the class's own __eq__
