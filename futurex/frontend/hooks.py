@@ -53,7 +53,7 @@ from futurex.tree.dims import Dim
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
-_KEYS = type({}.keys())
+_KEYS: Any = type({}.keys())
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _PLAIN = (bool, int, float, complex, str, type(None))
 _ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
@@ -368,7 +368,7 @@ class Runtime:
         if not isinstance(value, Tracer):
             if value is None:
                 with python():
-                    (_,) = value
+                    (_,) = value  # type: ignore[misc]
             return items(value)
         return _rows(value, count) if starred < 0 and value.ndim and _shown_by_run(value.shape[0]) else list(value)
 
