@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
@@ -86,11 +87,10 @@ def _len(value: Any) -> Any:
     if isinstance(value, Tracer) and value.ndim:
         return as_number(value.shape[0])
     method = of_class(type(value), "__len__")
-    return (
-        call(method, (value,), {})
-        if isinstance(method, types.FunctionType) and method is not Tracer.__len__
-        else len(value)
-    )
+    if isinstance(method, types.FunctionType) and method is not Tracer.__len__:
+        return call(method, (value,), {})
+    with contextlib.nullcontext() if isinstance(value, Tracer) else python():
+        return len(value)
 
 
 @special(abs)

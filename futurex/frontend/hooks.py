@@ -23,8 +23,11 @@ from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
+from futurex.frontend.deferring import check_deferring
+from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
+from futurex.frontend.nothing import refused
 from futurex.frontend.numbers import attribute, check_attribute
 from futurex.frontend.outside import (
     PLAIN,
@@ -51,6 +54,7 @@ from futurex.tree.dims import Dim
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
+_KEYS: Any = type({}.keys())
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _PLAIN = (bool, int, float, complex, str, type(None))
 _ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
@@ -272,7 +276,8 @@ class Runtime:
             return call(own, (index,), {})
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
-        if not isinstance(container, _INDEXED):
+        # What has no items (None, a number) is Python's own error: an outcome like any other where a test leads to it.
+        if not isinstance(container, _INDEXED) and hasattr(type(container), "__getitem__"):
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():
@@ -306,14 +311,7 @@ class Runtime:
             with python():
                 container[index] = value
 
-    @staticmethod
-    def delitem(container: Any, index: Any) -> None:
-        if isinstance(container, TracedList) and not isinstance(index, slice):
-            container.pop(entered(index))
-            return
-        own_container(container, f"an item of a {type(container).__name__}")
-        with python():
-            del container[index]
+    delitem = staticmethod(delete_item)
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
@@ -330,7 +328,11 @@ class Runtime:
                 return _dunder(method, target, value)
             return cls.binary(name, target, value)
         elif not isinstance(target, Tracer):
+            if target is None and isinstance(value, _NUMBERS):
+                refused(_IN_PLACE[name], target, value)
             return cls.binary(name, target, value)
+        if not isinstance(value, (*_NUMBERS, *_CONTAINERS)):
+            check_deferring(target, value, in_place=not target.is_scalar)
         return _IN_PLACE[name](target, value)
 
     @staticmethod
@@ -359,14 +361,15 @@ class Runtime:
 
     @staticmethod
     def delattr_(target: Any, name: str) -> None:
-        own_container(target, f"the attribute {name!r}")
-        with python():
-            delattr(target, name)
+        delete_attribute(target, name, Runtime.getattr_)
 
     @staticmethod
     def unpack(value: Any, count: int, starred: int) -> Any:
         value = entered(value)
         if not isinstance(value, Tracer):
+            if value is None:
+                with python():
+                    (_,) = value  # type: ignore[misc]
             return items(value)
         return _rows(value, count) if starred < 0 and value.ndim and _shown_by_run(value.shape[0]) else list(value)
 
@@ -399,6 +402,8 @@ class Runtime:
         value = entered(value)
         if isinstance(value, _NUMBERS):
             return getattr(operator, name)(value)
+        if value is None:
+            refused(getattr(operator, name), value)
         return _dunder(of_class(type(value), f"__{name}__"), value)
 
     @classmethod
@@ -433,7 +438,7 @@ class Runtime:
             return fresh(emit("python_scalar", found, kind="b"))
         if isinstance(container, TracedList):
             return container.holds(value)
-        if type(container) in (dict, set, frozenset) and keyed.is_open(value):
+        if type(container) in (dict, set, frozenset, _KEYS) and keyed.is_open(value):
             return keyed.holds(container, value)
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
@@ -444,7 +449,7 @@ class Runtime:
         method = of_class(type(container), "__contains__")
         if isinstance(method, types.FunctionType):
             return control.truth_of(call(method, (container, value), {}))
-        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque)):
+        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque, _KEYS)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
         refuse_special(value, *([container] if isinstance(container, list | tuple | collections.deque) else []))
         held: Any = container
@@ -537,6 +542,8 @@ def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, ri
         raise Escape("comparing or formatting containers that hold arrays", "plain Python needs the values here")
     if name not in ("add", "mul"):
         refuse_special(left, right)
+    if name not in ("eq", "ne") and (left is None or right is None):
+        refused(function, left, right)
     result = function(left, right)
     return current().remember(result) if isinstance(result, list | dict | set) else result
 
@@ -574,17 +581,18 @@ def _on_objects(name: str, left: Any, right: Any) -> Any:
     first, second = (left, forward, right), (right, backward, left)
     if type(right) is not type(left) and isinstance(right, type(left)):
         first, second = second, first
+    check_deferring(left, right)
     for value, method_name, other in (first, second):
         method = of_class(type(value), method_name)
-        if (
-            isinstance(value, (*_NUMBERS, *_CONTAINERS))
-            or method is None
-            or method is getattr(object, method_name, None)
-        ):
+        inverted = name == "ne" and method is object.__ne__  # which asks the class's own __eq__
+        if inverted:
+            method = of_class(type(value), "__eq__")
+        is_own = method not in (None, getattr(object, method_name, None), object.__eq__)
+        if isinstance(value, (*_NUMBERS, *_CONTAINERS)) or not is_own:
             continue
         result = _dunder(method, value, other)
         if result is not NotImplemented:
-            return result
+            return control.not_(result) if inverted else result
     if name in ("eq", "ne"):
         return (left is right) == (name == "eq")
     raise TypeError(f"unsupported operand types for {name}: {type(left).__name__!r} and {type(right).__name__!r}")

@@ -17,7 +17,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.held import can_be_input
-from futurex.frontend.outside import fingerprint
+from futurex.frontend.outside import fingerprint, is_users
 from futurex.frontend.reads import Alike
 from futurex.frontend.standing import METHODS
 from futurex.ops.streams import GENERATORS, bits_of
@@ -25,6 +25,8 @@ from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
 Key = tuple[Any, ...]
 _BY_VALUE = frozenset({bool, int, str, bytes})
+_SURE_NAMES = _BY_VALUE | {type(None)}
+"""Kinds of keys of a dict that are the same where they are equal and of one kind."""
 _SINGLETONS = frozenset({type(None), type(Ellipsis), type(NotImplemented)})
 
 
@@ -79,7 +81,10 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
             _extend(entry, key, leaves, arrays)
     elif kind is dict:
         names = tuple(value)
-        key += (kind, names, tuple(map(type, names)))
+        kinds = tuple(map(type, names))
+        key += (kind, names, kinds)
+        if not _SURE_NAMES.issuperset(kinds):
+            key.append(tuple(map(_name_key, names)))
         for entry in value.values():
             _extend(entry, key, leaves, arrays)
     elif (parts := parts_of(kind)) is not None:
@@ -92,6 +97,14 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         if kind in GENERATORS:
             arrays.append(id(value))
         key += leaf_key(value)
+
+
+def _name_key(name: Any) -> Any:
+    """What tells a key of a dict from others that are equal to it: a trace may read what equality does not ask."""
+    kind = type(name)
+    if issubclass(kind, tuple) and kind.__eq__ is tuple.__eq__ and not kind.__dictoffset__:
+        return kind, *map(_name_key, name)
+    return kind if kind in _SURE_NAMES else (kind, id(name) if is_users(kind) else repr(name))
 
 
 def _bound_key(bound: Any) -> Key:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
@@ -232,7 +232,7 @@ def check_state(value: Any, name: str = "a value") -> None:
         raise Escape("the environment", "it may change from call to call", "pass the value as an argument")
     if kind in _PLAIN_TYPES or isinstance(value, type | types.ModuleType | types.FunctionType):
         return
-    containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque, collections.UserDict)
+    containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque)
     known = kind in (list, dict, set, frozenset, tuple, collections.OrderedDict)
     if hasattr(kind, "__next__") or (isinstance(value, containers) and not known):
         raise Escape(f"{name}, a {kind.__qualname__} from outside the function", "its state may change between calls")
@@ -427,7 +427,9 @@ def items(value: Any) -> Any:
         method = of_class(type(value), "__iter__") or of_class(type(value), "__getitem__")  # of either Python makes one
         if method is not None:
             raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
-    return _entered_items(iter(value))
+    with python():
+        iterator = iter(value)
+    return _entered_items(iterator)
 
 
 def is_internal_class(value: Any) -> bool:

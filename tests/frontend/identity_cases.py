@@ -88,7 +88,7 @@ def a_dataclass(x):
     return b.value, a.value
 
 
-@cases.signs(X, staged=False)
+@cases.signs(X)
 def the_same_set_or_another(x):
     a = {1, 2}
     b = a

@@ -21,6 +21,7 @@ from futurex.frontend.numpy_api import (
     reductions,
     selection,
     shapes,
+    strided,
     writing,
 )
 from futurex.frontend.numpy_api.creation import stack_nested
@@ -60,5 +61,6 @@ __all__ = [
     "selection",
     "shapes",
     "stack_nested",
+    "strided",
     "writing",
 ]
