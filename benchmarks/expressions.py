@@ -1,4 +1,4 @@
-"""How long does everyday NumPy take on a million numbers: short rows, few columns, windows, joins, remainders?"""
+"""How long does everyday NumPy take on a million numbers and on ten thousand: short rows, windows, joins?"""
 
 from __future__ import annotations
 

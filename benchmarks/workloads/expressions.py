@@ -1,4 +1,5 @@
-"""Everyday NumPy on a million numbers of single precision: the same expression in NumPy, futurex and ``jax.jit``."""
+"""Everyday NumPy on a million numbers of single precision, and on ten thousand: the same expression in NumPy, in futurex
+and in ``jax.jit``."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def picked(np: Any, x: Any) -> Any:
     return np.take_along_axis(x, places, axis=1)
 
 
-_SQUARE, _TENS = (1000, 1000), (100_000, 10)
+_SQUARE, _SMALL, _TENS = (1000, 1000), (100, 100), (100_000, 10)
 CASES = {
     "softmax-10": Case("softmax over 10", _TENS, softmax),
     "softmax-50": Case("softmax over 50", (20_000, 50), softmax),
@@ -113,6 +114,10 @@ CASES = {
     "join": Case("an array and its double, one behind the other", _SQUARE, lambda np, x: np.concatenate([x, x * 2])),
     "rolls": Case("two rolls added", _SQUARE, lambda np, x: np.roll(x, 1, 0) + np.roll(x, -1, 1)),
     "frame": Case("five points with a frame of zeros", _SQUARE, five_points),
+    "frame-100": Case("five points with a frame of zeros, 100 x 100", _SMALL, five_points),
+    "rolls-100": Case("two rolls added, 100 x 100", _SMALL, lambda np, x: np.roll(x, 1, 0) + np.roll(x, -1, 1)),
+    "running-100": Case("running sums of rows, 100 x 100", _SMALL, lambda np, x: np.cumsum(x, 1)),
+    "columns-100": Case("means of columns, 100 x 100", _SMALL, lambda np, x: x.mean(0)),
     "symmetric": Case("a matrix and its transpose", _SQUARE, lambda np, x: (x + x.T) / 2),
     "sea-water": Case("sea water's equation of state", _SQUARE, sea_water),
     "laplacian": Case("Laplacian of a picture in colours", (577, 577, 3), laplacian),
