@@ -1,4 +1,4 @@
-"""Everyday NumPy on a million numbers of single precision, and on ten thousand: the same expression in NumPy, in futurex
+"""Everyday NumPy on a million numbers of single precision and on ten thousand: one expression in NumPy, in futurex
 and in ``jax.jit``."""
 
 from __future__ import annotations
