@@ -22,7 +22,16 @@ from futurex.frontend.iteration import is_long
 from futurex.frontend.lists import TracedList
 from futurex.frontend.masked import Masked
 from futurex.frontend.numbers import number_of
-from futurex.frontend.outside import PLAIN, any_traced, is_users, items, of_class, refuse_special, special_method
+from futurex.frontend.outside import (
+    PLAIN,
+    any_traced,
+    is_internal_class,
+    is_users,
+    items,
+    of_class,
+    refuse_special,
+    special_method,
+)
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -89,7 +98,7 @@ def _len(value: Any) -> Any:
     method = of_class(type(value), "__len__")
     if isinstance(method, types.FunctionType) and method is not Tracer.__len__:
         return call(method, (value,), {})
-    with contextlib.nullcontext() if isinstance(value, Tracer) else python():
+    with contextlib.nullcontext() if is_internal_class(value) else python():
         return len(value)
 
 

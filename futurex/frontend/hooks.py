@@ -35,6 +35,7 @@ from futurex.frontend.outside import (
     captured_value,
     check_state,
     guard_method,
+    is_internal_class,
     is_users,
     items,
     of_class,
@@ -277,7 +278,8 @@ class Runtime:
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
         # What has no items (None, a number) is Python's own error: an outcome like any other where a test leads to it.
-        if not isinstance(container, _INDEXED) and hasattr(type(container), "__getitem__"):
+        has_items = hasattr(type(container), "__getitem__") or is_internal_class(container)
+        if not isinstance(container, _INDEXED) and has_items:
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():

@@ -425,7 +425,7 @@ def items(value: Any) -> Any:
         own_container(value, f"the position of a {type(value).__name__}")
     elif not isinstance(value, _ITERABLES) and not _is_view(value):
         method = of_class(type(value), "__iter__") or of_class(type(value), "__getitem__")  # of either Python makes one
-        if method is not None:
+        if method is not None or is_internal_class(value):
             raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
     with python():
         iterator = iter(value)

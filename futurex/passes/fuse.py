@@ -51,7 +51,7 @@ MOST_NODES, MOST_ARRAYS = 512, 24
 the pointers of a processor can follow."""
 
 
-def fuse(graph: Graph, few: int | None = None) -> Graph:
+def fuse(graph: Graph, few: int | None = None, *, inside: bool = False) -> Graph:
     """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes.
 
     ``few``: elements from which a region of several operations pays on a device. Without, NumPy computes what is in no
@@ -73,9 +73,16 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
         if node.op == "free_sum" and _may_join(node):  # beside what else reads the array, in the same trip
             for user in filter(_may_join, dict.fromkeys(users[node.inputs[0]])):
                 regions.merge(user, node)
-    alone = min(BESIDE_LARGE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
+    alone = min(BESIDE_LARGE_ALONE, ALONE_ELEMENTS) if large else least_alone(graph, inside)
     groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few, here)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
+
+
+def least_alone(graph: Graph, inside: bool) -> int:
+    """Elements from which a single operation pays that NumPy has in registers. Of a loop, what is ``inside`` and what
+    is around it, there is mostly one function, which calls NumPy's loops and not NumPy."""
+    loops = inside or any(node.record.structured for node in graph.nodes)
+    return LARGE_ELEMENTS if loops else ALONE_ELEMENTS
 
 
 def fuse_small(graph: Graph, *, of_complex: bool = False) -> Graph:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
-from futurex.passes.fuse import FEWEST_ELEMENTS
+from futurex.passes.fuse import FEWEST_ELEMENTS, LARGE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.tree.node import Node, apply
 
 MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
@@ -37,13 +37,21 @@ Grid = tuple[tuple[int, ...], ...]
 """For each axis where it is cut."""
 
 
-def join_in_place(graph: Graph) -> Graph:
-    """The graph with ``fused_join`` in the place of large joins, and of what elementwise operations read of them."""
-    if not any(map(_is_join, graph.nodes)):
+def join_in_place(graph: Graph, *, inside: bool = False) -> Graph:
+    """The graph with ``fused_join`` in the place of large joins, and of what elementwise operations read of them.
+
+    Beside loops, and ``inside`` of them, only those of the largest arrays: code that is one function of a loop and all
+    around it has joins of its own, and knows how to write an array into one of a single number, which a padding is.
+    """
+    large = inside or any(node.record.structured for node in graph.nodes)
+    least = LARGE_ELEMENTS if large else FEWEST_ELEMENTS
+    if large and any(node.op == "pad" for node in graph.nodes):
+        graph = rewrite(graph, _framed)
+    if not any(_is_join(node, least) for node in graph.nodes):
         return graph
     refused: set[Node] = set()
     while True:
-        work = _Joins(graph, refused)
+        work = _Joins(graph, refused, least)
         made = {root: blocks for root in work.roots if (blocks := work.blocks_of(root)) is not None}
         if len(made) == len(work.roots):
             break
@@ -52,13 +60,25 @@ def join_in_place(graph: Graph) -> Graph:
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def _is_join(node: Node) -> bool:
+def _framed(node: Node) -> Node | None:
+    """A small padding as an array that is written into a frame."""
+    if node.op != "pad" or not node.is_static or node.size >= LARGE_ELEMENTS or node.inputs[1].shape:
+        return None
+    x, value = node.inputs
+    inside = tuple(
+        ("s", low, low + extent, None) for (low, _), extent in zip(node.attrs["widths"], x.shape, strict=True)
+    )
+    frame = apply("full", value, shape=node.shape, dtype=node.dtype)
+    return apply("store", frame, x, chain=(("index", inside),), mode="set")
+
+
+def _is_join(node: Node, least: int) -> bool:
     if node.op == "concatenate" and node.is_static and has_columns(node):
         return _is_large(node, LEAST_COLUMNS)
-    return node.op in ("concatenate", "pad") and _is_large(node)
+    return node.op in ("concatenate", "pad") and _is_large(node, least)
 
 
-def _is_large(node: Node, least: int = FEWEST_ELEMENTS) -> bool:
+def _is_large(node: Node, least: int) -> bool:
     known = isinstance(node.aval, Aval) and node.is_static
     return known and not node.aval.weak and not node.dtype.hasobject and node.size >= least
 
@@ -82,9 +102,11 @@ def _converts(part: Node, join: Node) -> bool:
 
 
 class _Joins:
-    """What vanishes of a graph, and what is written instead. ``refused``: nodes that stay as they are."""
+    """What vanishes of a graph, and what is written instead. ``refused``: nodes that stay as they are; ``least``:
+    elements of a join."""
 
-    def __init__(self, graph: Graph, refused: set[Node]) -> None:
+    def __init__(self, graph: Graph, refused: set[Node], least: int) -> None:
+        self.least = least
         self.users, self.outs = users_of(graph), set(graph.outs)
         self.cut = self._all_cut(graph, refused)
         self.gone = {node for node in self.cut if self._vanishes(node)}
@@ -93,6 +115,9 @@ class _Joins:
         self.roots = [node for node in graph.nodes if node in self.cut and node not in self.gone]
         self.inside = self._all_inside(graph)
         self.grids: dict[Node, Grid] = {}
+
+    def _is_join(self, node: Node) -> bool:
+        return _is_join(node, self.least)
 
     def _all_cut(self, graph: Graph, refused: set[Node]) -> dict[Node, int]:
         """Joins, what is a slice of one, and what is computed of either, element by element; each with the number of
@@ -103,13 +128,12 @@ class _Joins:
             if node in refused or level > MOST_LEVELS:
                 continue
             follows = level > 1 and (slice_of(node) is not None or self._computes(node, cut))
-            if follows or (_is_join(node) and _parts_suit(node)):
+            if follows or (self._is_join(node) and _parts_suit(node)):
                 cut[node] = level
         return cut
 
-    @staticmethod
-    def _computes(node: Node, cut: Mapping[Node, int]) -> bool:
-        return _is_large(node) and _is_computed(node) and all(
+    def _computes(self, node: Node, cut: Mapping[Node, int]) -> bool:
+        return _is_large(node, self.least) and _is_computed(node) and all(
             source not in cut or source.shape == node.shape for source in node.inputs
         )  # fmt: skip
 
@@ -124,7 +148,7 @@ class _Joins:
         """Take back what follows from something that does not vanish; True if there was any."""
         before = len(self.cut), len(self.gone)
         for node in graph.nodes:
-            if node in self.cut and not _is_join(node) and not any(source in self.gone for source in node.inputs):
+            if node in self.cut and not self._is_join(node) and not any(source in self.gone for source in node.inputs):
                 del self.cut[node]
         for node in [node for node in self.cut if node.op == "load" and node not in self.gone]:
             del self.cut[node]  # a slice that others read is one of an array
@@ -139,7 +163,7 @@ class _Joins:
     def _reader(self, node: Node) -> Node | None:
         """The one node that reads it, and reads it once."""
         users = self.users[node]
-        if node in self.outs or len(set(users)) != 1 or (len(users) > 1 and _is_join(users[0])):
+        if node in self.outs or len(set(users)) != 1 or (len(users) > 1 and self._is_join(users[0])):
             return None
         return self._reader(users[0]) if dropped_axes(users[0]) else users[0]
 
@@ -150,7 +174,7 @@ class _Joins:
             user = self._reader(node)
             if user not in once or (node in self.cut and node not in self.gone):
                 continue
-            suits = _is_computed(node) and (_is_join(user) or user.shape == node.shape)
+            suits = _is_computed(node) and (self._is_join(user) or user.shape == node.shape)
             if node in self.gone or (suits and once[user] < MOST_LEVELS):
                 once[node] = once[user] + 1
         return {node: far for node, far in once.items() if node not in self.cut}
@@ -171,7 +195,7 @@ class _Joins:
         found: list[set[int]] = [set() for _ in node.shape]
         for source, low in self._sources(node):
             for axis, cuts in enumerate(self.grid(source)):
-                ends = (*cuts, 0, source.shape[axis]) if _is_join(node) else cuts
+                ends = (*cuts, 0, source.shape[axis]) if self._is_join(node) else cuts
                 found[axis] |= {cut - low[axis] for cut in ends if 0 < cut - low[axis] < node.shape[axis]}
         return found
 

@@ -55,6 +55,13 @@ PASSES: tuple[Pass, ...] = (
 _OUTSIDE = (assemble, give_loops, copy_turned)
 """Those that bodies of loops do without: they begin with arrays of their own."""
 
+_INSIDE: dict[Pass, Pass] = {
+    join_in_place: functools.partial(join_in_place, inside=True),
+    fuse: functools.partial(fuse, inside=True),
+    arrange_reductions: functools.partial(arrange_reductions, inside=True),
+}
+"""What bodies of loops have in the place of others."""
+
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
@@ -81,7 +88,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     True
     """
     chosen = PASSES if passes is None else passes
-    inside = [each for each in chosen if each not in _OUTSIDE]
+    inside = [_INSIDE.get(each, each) for each in chosen if each not in _OUTSIDE]
     return _optimised(gather_sums(graph), chosen, _Inside(inside, check), check)
 
 

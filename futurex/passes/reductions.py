@@ -11,6 +11,7 @@ Reductions of a part of the elements (``where=``) take what changes nothing in t
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -21,7 +22,7 @@ from futurex.ops.fusion import HALF, SUPPORTED
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import REDUCTIONS, Space, space_of, turned
-from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.fuse import LARGE_ELEMENTS, least_alone
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -41,32 +42,33 @@ _PLAIN = {
 """What reductions of ufuncs are called that have records of their own."""
 
 
-def arrange_reductions(graph: Graph) -> Graph:
+def arrange_reductions(graph: Graph, *, inside: bool = False) -> Graph:
     """The graph with large reductions in the form that regions may hold."""
-    known = {*REDUCTIONS, "ufunc_reduce"}
-    return rewrite(graph, _arranged) if any(node.op in known for node in graph.nodes) else graph
+    if not any(node.op in REDUCTIONS or node.op == "ufunc_reduce" for node in graph.nodes):
+        return graph
+    return rewrite(graph, functools.partial(_arranged, least=least_alone(graph, inside)))
 
 
-def _arranged(node: Node) -> Node | None:
+def _arranged(node: Node, least: int) -> Node | None:
     if node.op == "ufunc_reduce":
-        return of_part(node)
+        return of_part(node, least)
     if node.op not in REDUCTIONS or not node.is_static or not isinstance(node.aval, Aval):
         return None
     x = node.inputs[0]
-    if x.aval.weak or x.size < ALONE_ELEMENTS or not node.size:
+    if x.aval.weak or x.size < least or not node.size:
         return None
     found = _converted(node, x)
     return _apart(node, x) if found is None else found
 
 
-def of_part(node: Node) -> Node | None:
+def of_part(node: Node, least: int = LARGE_ELEMENTS) -> Node | None:
     """A reduction with a mask, a start value, or of all that is no NaN, as one of all elements."""
     x, *rest = node.inputs
     asked, name = node.attrs, node.attrs["ufunc"]
     op = _PLAIN.get(name)
     if op is None or asked["out"] is not None or not node.is_static or not isinstance(node.aval, Aval):
         return None
-    if x.aval.weak or x.size < ALONE_ELEMENTS or not node.size or not {x.dtype, node.dtype} <= SUPPORTED:
+    if x.aval.weak or x.size < least or not node.size or not {x.dtype, node.dtype} <= SUPPORTED:
         return None  # sums of halves, which NumPy rounds at every run of the mask, may outgrow them there
     sums = op in ("sum", "prod")
     if asked["dtype"] not in (None, node.dtype) or not (sums or node.dtype == x.dtype or op in ("any", "all")):

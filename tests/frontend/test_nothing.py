@@ -161,3 +161,27 @@ def test_a_key_among_the_keys_of_a_dict():
             x = np.arange(3.0) + shift
             np.testing.assert_array_equal(np.asarray(f(x, name)), window(x, name))
     assert "plain NumPy" not in f.explain()
+
+
+T = np.array([1.0, 2.0, 0.5])
+
+
+def counted(x):
+    text = f"{x.sum():.1f} in all"
+    return len(text) + x if x[0] > 0 else x
+
+
+def cut(x):
+    text = f"{x.sum():.1f} in all"
+    return x * 2 if x[0] > 0 and text[0] == "3" else x
+
+
+def spelled(x):
+    return x + sum(letter == "3" for letter in f"{x.sum():.1f}") if x[0] > 0 else x
+
+
+@pytest.mark.parametrize("function", [counted, cut, spelled])
+def test_texts_with_values_in_them_are_no_values_that_python_refuses(function):
+    staged = fx.futurize(function)
+    for x in (T, -T, T):
+        np.testing.assert_array_equal(staged(x), function(x))

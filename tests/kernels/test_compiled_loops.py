@@ -338,3 +338,36 @@ def test_short_loops_over_small_values_are_loops_and_over_large_ones_are_not():
     assert any(node.op == "loop" for node in small.graph(np.ones(10)).nodes)
     assert not any(node.op == "loop" for node in large.graph(np.ones(100_000)).nodes)
     assert not any(node.op == "loop" for node in fx.grad(lambda x: rounds(x).sum()).graph(np.ones(10)).nodes)
+
+
+def padded(u, k):
+    for _ in range(k):
+        p = np.pad(u, 1, constant_values=2)
+        u = u + 0.1 * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * u)
+    return u
+
+
+def padded_with_another_type(u, k):
+    u = (u * 9).astype(int)
+    for _ in range(k):
+        u = np.pad(u, ((0, 1), (0, 0)), constant_values=1.7)[1:] + 1
+    return u
+
+
+def padded_complex(u, k):
+    z = u + 1j * u
+    for _ in range(k):
+        z = np.pad(z, ((0, 1), (2, 0)), constant_values=1 - 2j)[1:, 2:] * 0.5
+    return z
+
+
+@pytest.mark.parametrize("function", [padded, padded_with_another_type, padded_complex])
+def test_paddings_are_frames_into_which_loops_write(function):
+    u = np.random.default_rng(1).normal(size=(20, 30))
+    staged = fx.futurize(function)
+    fx.precompile(staged, u, 40)
+    for k in (40, 3, 41):
+        found, expected = np.asarray(staged(u, k)), function(u, k)
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+    assert "compiled whole" in staged.explain()

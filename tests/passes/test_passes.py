@@ -396,3 +396,20 @@ def test_a_region_pays_beside_small_copies_and_not_beside_large_ones():
     for out, fused in ((column * row + 1.0, True), (square + tenth, False), (square + turned, True)):
         graph = fuse(Graph([x, square, wide], [out]))
         assert any(node.op == "fused" for node in graph.nodes) == fused
+
+
+def test_small_joins_and_single_operations_stay_in_loops():
+    """One function is made of a loop and what is around it, which joins arrays and calls NumPy's loops by itself."""
+    def rounds(u):
+        for _ in range(50):
+            u = np.concatenate([u[1:], u[:1] * 0.5]) + np.pad(u, ((2, 0), (0, 0)))[2:]
+        return np.sqrt(u)
+
+    (loop,) = [node for node in fx.futurize(rounds).graph(np.ones((100, 50))).nodes if node.op == "loop"]
+    plan = fx.futurize(rounds).trace(np.ones((100, 50))).plan
+    inside = {node.op for node in loop.attrs["body"].nodes}
+    assert "pad" in inside
+    optimised = {node.op: node for node in plan.graph.nodes}
+    assert {"loop", "sqrt"} <= optimised.keys()
+    assert {"concatenate", "store"} <= (ops := {node.op for node in optimised["loop"].attrs["body"].nodes})
+    assert not ops & {"fused_join", "pad"}
