@@ -5,6 +5,9 @@ NumPy converts before it adds is converted first; where its pieces of 8192 numbe
 elements are added up, these are rows, whose sums are added one after the other. Narrow integers that become doubles are
 added as integers, which no order can round. Halves are single precision, rounded once.
 
+Few columns of many rows are reduced in wide rows, many of theirs each, where any order will do: extremes, truths, and
+sums of integers.
+
 Reductions of a part of the elements (``where=``) take what changes nothing in the place of the others, and ``fmax`` and
 ``fmin`` the smallest and the largest number in the place of NaN.
 """
@@ -20,7 +23,7 @@ import numpy as np
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import HALF, SUPPORTED
 from futurex.ops.reduce import axes_of, reduced_shape
-from futurex.ops.strides import has_gaps
+from futurex.ops.strides import has_gaps, is_scattered
 from futurex.ops.sweeps import REDUCTIONS, Space, space_of, turned
 from futurex.passes.fuse import LARGE_ELEMENTS, least_alone
 from futurex.passes.rewrite import rewrite
@@ -32,6 +35,9 @@ _PIECE = 8192
 """Elements that NumPy converts at once (``np.getbufsize()``)."""
 EXACT = 53
 """Bits of the integers that a double holds."""
+_TOGETHER, _FEW_COLUMNS = 64, 16
+"""Rows of a few columns that are one wide one, whole lines of the caches whatever the columns are; and how many columns
+are few."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -40,6 +46,10 @@ _PLAIN = {
     "logical_or": "any", "logical_and": "all",
 }  # fmt: skip
 """What reductions of ufuncs are called that have records of their own."""
+_JOINS = {
+    "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and", "sum": "add", "prod": "multiply",
+}  # fmt: skip
+"""What joins two results of a reduction."""
 
 
 def arrange_reductions(graph: Graph, *, inside: bool = False) -> Graph:
@@ -57,8 +67,11 @@ def _arranged(node: Node, least: int) -> Node | None:
     x = node.inputs[0]
     if x.aval.weak or x.size < least or not node.size:
         return None
-    found = _converted(node, x)
-    return _apart(node, x) if found is None else found
+    for way in (_converted, _apart, _in_wide_rows):
+        found = way(node, x)
+        if found is not None:
+            return found
+    return None
 
 
 def of_part(node: Node, least: int = LARGE_ELEMENTS) -> Node | None:
@@ -216,3 +229,26 @@ def _may_split(node: Node, x: Node, axes: list[int], last: list[int]) -> bool:
 
 def _innermost(x: Node) -> int:
     return max(axis for axis, extent in enumerate(x.shape) if extent != 1)
+
+
+def _in_wide_rows(node: Node, x: Node) -> Node | None:
+    """What may be joined in any order of few columns, of rows that are many of theirs first."""
+    axes = [axis for axis in axes_of(x.ndim, node.attrs["axis"]) if x.shape[axis] != 1]
+    kept = [axis for axis in range(x.ndim) if axis not in axes and x.shape[axis] != 1]
+    free = node.op not in ("sum", "prod") or node.dtype.kind in "iu"
+    if not free or not axes or not kept or axes[-1] > kept[0] or node.dtype != x.dtype or x.dtype not in SUPPORTED:
+        return None
+    columns = math.prod(x.shape[axis] for axis in kept)
+    if columns >= _FEW_COLUMNS or x.size < LARGE_ELEMENTS or turned(x) or has_gaps(x) or is_scattered(x):
+        return None
+    rows = x.size // columns
+    whole = rows // _TOGETHER * _TOGETHER
+    attrs: dict[str, Any] = {"axis": (0,), "keepdims": False} | ({"dtype": None} if node.op in ("sum", "prod") else {})
+    flat = apply("reshape", x, shape=(rows, columns))
+    wide = apply("reshape", _slice(flat, 0, whole), shape=(whole // _TOGETHER, _TOGETHER * columns))
+    found = apply(node.op, apply("reshape", apply(node.op, wide, **attrs), shape=(_TOGETHER, columns)), **attrs)
+    if whole < rows:
+        rest = apply(node.op, _slice(flat, whole, rows), **attrs)
+        found = apply(_JOINS[node.op], found, rest)
+    return apply("reshape", found, shape=node.shape)
+

@@ -125,3 +125,37 @@ def test_what_numpy_adds_in_pieces(size, case, seed, rows, keepdims):
     after = arrange_reductions(graph)
     assert ("cumsum" in ops_of(after)) == (case != ("i8", "f4") and values.size > np.getbufsize())
     assert bits(np.asarray(after(values)[0])) == bits(np.asarray(values.sum(dtype=dtype, keepdims=keepdims)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", ["max", "min", "any", "all", "sum", "prod"])
+@pytest.mark.parametrize("shape", [(70_000, 3), (350, 210, 1, 2), (65_536, 1, 15), (22_000, 3)])
+def test_few_columns_are_reduced_in_wide_rows(op, shape):
+    """What may go in any order: many rows beside each other, and what is left of them joined in the end."""
+    rng = np.random.default_rng(len(shape))
+    for dtype in ("f4", "f8", "i4", "u1", "?"):
+        values = (rng.normal(size=shape) * 40).astype(dtype)
+        if dtype[0] == "f":
+            values.flat[5] = np.nan
+        axes, kind = tuple(range(len(shape) - 1)), {"dtype": values.dtype} if op in ("sum", "prod") else {}
+        for keepdims in (False, True):
+            def f(x, axes=axes, keepdims=keepdims, kind=kind):
+                return getattr(np, op)(x, axis=axes, keepdims=keepdims, **kind)
+
+            expected, found = f(values), np.asarray(fx.futurize(f, escape="error")(values))
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_which_columns_are_reduced_in_wide_rows():
+    def ops(op, shape, kind="f4", **attrs):
+        x = param(Aval(shape, np.dtype(kind)), "x")
+        return ops_of(arrange_reductions(Graph([x], [apply(op, x, axis=(0,), keepdims=False, **attrs)])))
+
+    assert "maximum" in ops("max", (30_001, 3))
+    assert "maximum" not in ops("max", (64 * 1024, 3))  # nothing is left of the rows
+    assert ops("max", (64 * 1024, 3)).count("max") == 2
+    assert ops("max", (20_000, 3)) == ["max"]
+    assert ops("max", (30_001, 16)) == ["max"]
+    assert ops("sum", (30_001, 3), dtype=None) == ["sum"]  # in NumPy's order
+    assert "add" in ops("sum", (30_001, 3), "i8", dtype=None)
