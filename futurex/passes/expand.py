@@ -59,6 +59,8 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         return None
     if node.op not in _BY_ELEMENTS:
         return None
+    if node.op == "fused_join":
+        return _stored(node)
     if node.op in windows.OPERATIONS:
         return windows.in_slices(node)
     if node.op in COUNTER_OPS:
@@ -79,6 +81,14 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         g, logits, labels = node.inputs
         return _less_the_hit(g, _in_parts("softmax", logits, axis=logits.ndim - 1), labels)
     return _in_parts(node.op, *node.inputs, **node.attrs)
+
+
+def _stored(join: Node) -> Node:
+    """Blocks that are written one after the other into an array."""
+    made = zeros_like(Aval(join.shape, join.dtype))
+    for index, value in zip(join.attrs["blocks"], join.attrs["graph"].inline(join.inputs), strict=True):
+        made = apply("store", made, value, chain=(("index", index),), mode="set")
+    return made
 
 
 def _along(x: Node, indices: Node, axis: int, input_shape: tuple[int, ...] | None = None) -> Node:
@@ -326,6 +336,7 @@ _ROWWISE: dict[str, Callable[..., Node] | None] = {
 }
 """Names of what is taken apart, and how; None: as its record says."""
 _BY_ELEMENTS = frozenset((
-    "one_hot", "moments", "take_along_axis", "add_along_axis", *_ROWWISE, *windows.OPERATIONS, *COUNTER_OPS
+    "one_hot", "moments", "take_along_axis", "add_along_axis", "fused_join", *_ROWWISE, *windows.OPERATIONS,
+    *COUNTER_OPS,
 ))  # fmt: skip
 """Names of what is taken apart in small functions."""

@@ -10,6 +10,7 @@ from futurex.ops.control import Failure
 from futurex.passes import fuse as fuse_module
 from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
+from futurex.passes.expand import by_elements
 from futurex.passes.fold import LARGEST
 from futurex.passes.fuse import fuse
 from futurex.passes.pipeline import PASSES, optimise
@@ -413,3 +414,16 @@ def test_small_joins_and_single_operations_stay_in_loops():
     assert {"loop", "sqrt"} <= optimised.keys()
     assert {"concatenate", "store"} <= (ops := {node.op for node in optimised["loop"].attrs["body"].nodes})
     assert not ops & {"fused_join", "pad"}
+
+
+def test_joins_are_stores_in_code_that_is_one_function():
+    def f(x):
+        return np.concatenate([x, x * 2, np.pad(x, ((1, 0), (0, 0)))]) * 0.5
+
+    x = np.random.default_rng(0).normal(size=(30, 20))
+    graph = fx.futurize(f).trace(x).plan.graph
+    assert "fused_join" in {node.op for node in graph.nodes}
+    written = by_elements(graph)
+    assert "store" in {node.op for node in written.nodes}
+    assert "fused_join" not in {node.op for node in written.nodes}
+    assert written(x)[0].tobytes() == f(x).tobytes()
