@@ -235,7 +235,7 @@ def _in_wide_rows(node: Node, x: Node) -> Node | None:
     """What may be joined in any order of few columns, of rows that are many of theirs first."""
     axes = [axis for axis in axes_of(x.ndim, node.attrs["axis"]) if x.shape[axis] != 1]
     kept = [axis for axis in range(x.ndim) if axis not in axes and x.shape[axis] != 1]
-    free = node.op not in ("sum", "prod") or node.dtype.kind in "iu"
+    free = node.op in _JOINS and (node.op not in ("sum", "prod") or node.dtype.kind in "iu")
     if not free or not axes or not kept or axes[-1] > kept[0] or node.dtype != x.dtype or x.dtype not in SUPPORTED:
         return None
     columns = math.prod(x.shape[axis] for axis in kept)

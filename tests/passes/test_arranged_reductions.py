@@ -158,4 +158,5 @@ def test_which_columns_are_reduced_in_wide_rows():
     assert ops("max", (20_000, 3)) == ["max"]
     assert ops("max", (30_001, 16)) == ["max"]
     assert ops("sum", (30_001, 3), dtype=None) == ["sum"]  # in NumPy's order
+    assert ops("free_sum", (30_001, 3)) == ["free_sum"]  # which goes beside what else reads the array
     assert "add" in ops("sum", (30_001, 3), "i8", dtype=None)
