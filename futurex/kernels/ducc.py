@@ -52,10 +52,9 @@ class DuccBackend:
         if not native or given != (n // 2 + 1 if node.op == "irfft" else n):
             return None
         alone = x.size == given
-        threads = threads if not alone or x.size >= LONG else 1
-        call = _bound(node, threads if alone else 1)
+        own = threads if alone and x.size >= LONG else 1
         inplace = (0,) if x.dtype == node.dtype else ()
-        kernel = Kernel(call, self.name, into=True, inplace=inplace, threads=threads if alone else 1)
+        kernel = Kernel(_bound(node, own), self.name, into=True, inplace=inplace, threads=own)
         return kernel if alone else in_parts(node, kernel, threads, TOGETHER)
 
 

@@ -84,7 +84,8 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
 
 
 def _stored(join: Node) -> Node:
-    """Blocks that are written one after the other into an array."""
+    """Blocks that are written one after the other into an array: one of zeros, whose bytes are counted as the
+    function's, as those of room are not."""
     made = zeros_like(Aval(join.shape, join.dtype))
     for index, value in zip(join.attrs["blocks"], join.attrs["graph"].inline(join.inputs), strict=True):
         made = apply("store", made, value, chain=(("index", index),), mode="set")

@@ -79,10 +79,14 @@ def fuse(graph: Graph, few: int | None = None, *, inside: bool = False) -> Graph
 
 
 def least_alone(graph: Graph, inside: bool) -> int:
-    """Elements from which a single operation pays that NumPy has in registers. Of a loop, what is ``inside`` and what
-    is around it, there is mostly one function, which calls NumPy's loops and not NumPy."""
-    loops = inside or any(node.record.structured for node in graph.nodes)
-    return LARGE_ELEMENTS if loops else ALONE_ELEMENTS
+    """Elements from which a single operation pays that NumPy has in registers."""
+    return LARGE_ELEMENTS if is_of_a_loop(graph, inside) else ALONE_ELEMENTS
+
+
+def is_of_a_loop(graph: Graph, inside: bool) -> bool:
+    """Is it what is ``inside`` of a loop, or what is around one? Of these there is mostly one function, which calls
+    NumPy's loops and not NumPy, and has joins of its own."""
+    return inside or any(node.record.structured for node in graph.nodes)
 
 
 def fuse_small(graph: Graph, *, of_complex: bool = False) -> Graph:

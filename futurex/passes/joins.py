@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
-from futurex.passes.fuse import FEWEST_ELEMENTS, LARGE_ELEMENTS
+from futurex.passes.fuse import FEWEST_ELEMENTS, LARGE_ELEMENTS, is_of_a_loop
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -43,7 +43,7 @@ def join_in_place(graph: Graph, *, inside: bool = False) -> Graph:
     Beside loops, and ``inside`` of them, only those of the largest arrays: code that is one function of a loop and all
     around it has joins of its own, and knows how to write an array into one of a single number, which a padding is.
     """
-    large = inside or any(node.record.structured for node in graph.nodes)
+    large = is_of_a_loop(graph, inside)
     least = LARGE_ELEMENTS if large else FEWEST_ELEMENTS
     if large and any(node.op == "pad" for node in graph.nodes):
         graph = rewrite(graph, _framed)
