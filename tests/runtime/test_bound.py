@@ -16,6 +16,7 @@ from futurex.kernels.numba_.backend import _BoundLoop
 from futurex.kernels.numba_.labels import BoundLabels
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
+from futurex.kernels.watch import Watch
 from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.straight import SHORT
