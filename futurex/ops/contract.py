@@ -244,7 +244,7 @@ def _vector_product(ufunc: Any, decompose: Any, first: str, second: str, out: st
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         extents = {"m": 2, "n": 3}
         a, b = (tuple(extents[name] for name in core) for core in (first, second))
-        for x, y in (((), ()), ((4,), ()), ((1, 2), (4, 1))):
+        for x, y in (((), ()), ((4,), ()), ((), (4,)), ((1, 2), (4, 1))):
             yield Sample((rng.normal(size=x + a), rng.normal(size=y + b)))
         yield Sample((rng.normal(size=a) + 1j * rng.normal(size=a), rng.normal(size=b) + 1j), order=1)
         yield Sample((rng.integers(0, 9, a), rng.integers(0, 9, b)), order=0)

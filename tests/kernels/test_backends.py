@@ -152,3 +152,14 @@ def test_numpy_runs_what_others_leave():
     kernel = kernel_for(apply("exp", x), tuple(BACKENDS.values()))
     assert kernel.backend == "numpy"
     assert math.isclose(Graph([x], [apply("exp", x)])(np.zeros(4, "f4"))[0].sum(), 4.0)
+
+
+@pytest.mark.parametrize("value", [0, 2.75, -0.0])
+def test_paddings_that_are_numpys_fill_their_frames(value):
+    for x in (np.arange(6.0).reshape(2, 3), np.arange(4), np.ones((2, 0)), np.zeros((1, 1), bool)):
+        widths = tuple((1 + k, 2) for k in range(x.ndim))
+        node = apply("pad", param(Aval(x.shape, x.dtype)), value, widths=widths)
+        kernel = NumpyBackend().claim(node, 1)
+        assert kernel.into
+        found = kernel.call(np.full(node.shape, 77).astype(x.dtype), x, value)
+        assert found.tobytes() == np.pad(x, widths, constant_values=value).tobytes()

@@ -8,6 +8,7 @@ import pytest
 
 import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend, compiler, emit
+from futurex.kernels.numba_.element import helds_of
 from futurex.kernels.numba_.rowwise import PIECES
 from futurex.ops import fusion
 from futurex.passes.fuse import ALONE_ELEMENTS, FEWEST_ELEMENTS, fuse
@@ -131,6 +132,9 @@ def test_extremes_are_stored_whole(op, axis):
 
 def test_a_python_number_is_as_true_as_it_is_in_numpy():
     """A loop of truths takes it as it is: copied into the kernel's block by machine code, and compared there."""
+    number = param(Aval((), np.dtype(float), weak=True))
+    assert helds_of(apply("logical_and", param(Aval((20,), F4)), number)) == (F4, np.dtype(float))
+
     def both(x, c):
         return np.logical_and(x, c), np.logical_xor(x > 0, c)
 
