@@ -421,6 +421,7 @@ def test_joins_are_stores_in_code_that_is_one_function():
         return np.concatenate([x, x * 2, np.pad(x, ((1, 0), (0, 0)))]) * 0.5
 
     x = np.random.default_rng(0).normal(size=(30, 20))
+    x[3] = -0.0
     graph = fx.futurize(f).trace(x).plan.graph
     assert "fused_join" in {node.op for node in graph.nodes}
     written = by_elements(graph)
