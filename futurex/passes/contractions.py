@@ -35,6 +35,8 @@ FEW_POSITIONS = 8192
 _CONTRACTIONS = frozenset(("einsum", "matvec", "vecmat", "conv_weight_grad"))
 LEAST_SPACE = 64 * 1024
 """Products of elements from which a region is faster than one call of NumPy's."""
+LEAST_OUTER = 64
+"""Elements of a matrix from which each is rather multiplied than all given to BLAS: 32 x 32 take it 1.9 us."""
 
 
 def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
@@ -70,13 +72,13 @@ def _is_whole(node: Node) -> bool:
 
 
 def _is_outer(node: Node) -> bool:
-    """A stack of products of a column and a row, as gradients of each example's own are: for NumPy as many calls, and
-    each of their elements a sum of one."""
+    """Products of a column and a row, as gradients of each example's own are, where there are many elements, each of
+    them a sum of one, or a stack: for NumPy as many calls."""
     if node.op != "matmul" or not node.is_static or node.dtype not in (np.float32, np.float64):
         return False
     x, y = node.inputs
-    stacks = min(x.ndim, y.ndim) > 2 and x.dtype == y.dtype == node.dtype
-    return stacks and x.shape[-1] == 1 and node.size > node.shape[-2] * node.shape[-1]
+    matrices = min(x.ndim, y.ndim) >= 2 and x.dtype == y.dtype == node.dtype and x.shape[-1] == 1
+    return matrices and (node.size >= LEAST_OUTER or node.size > node.shape[-2] * node.shape[-1])
 
 
 def _sum_of_one(x: Node, y: Node) -> Node:

@@ -11,6 +11,7 @@ from futurex.passes.columns import order_columns
 from futurex.passes.common import share
 from futurex.passes.contractions import lower_contractions
 from futurex.passes.dead import prune
+from futurex.passes.dear_tapes import tape_dear_values
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
@@ -32,7 +33,7 @@ from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
-from futurex.passes.stack_tapes import stack_tapes
+from futurex.passes.stack_tapes import has_tapes, stack_tapes
 from futurex.passes.stacks import reduce_stacks
 from futurex.passes.thin_tapes import thin_tapes
 from futurex.passes.triangles import substitute
@@ -45,12 +46,15 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, substitute, share, compute_everywhere, prune, thin_tapes, stack_tapes, lower_contractions,
-    transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps,
-    write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops,
+    tape_dear_values, thin_tapes, stack_tapes, expand, simplify, substitute, share, compute_everywhere, prune,
+    lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products,
+    join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops,
     order_columns, join_in_place, fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
+
+_TAPES = (tape_dear_values, thin_tapes, stack_tapes)
+"""Those that the whole graph has been through, the innermost loops first, before any of the others."""
 
 _OUTSIDE = (assemble, give_loops, copy_turned)
 """Those that bodies of loops do without: they begin with arrays of their own."""
@@ -88,8 +92,19 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     True
     """
     chosen = PASSES if passes is None else passes
-    inside = [_INSIDE.get(each, each) for each in chosen if each not in _OUTSIDE]
-    return _optimised(gather_sums(graph), chosen, _Inside(inside, check), check)
+    inside = [_INSIDE.get(each, each) for each in chosen if each not in (*_TAPES, *_OUTSIDE)]
+    graph, tapes = gather_sums(graph), [each for each in chosen if each in _TAPES]
+    if tapes and has_tapes(graph):
+        graph = _laid(graph, tapes)
+    return _optimised(graph, [each for each in chosen if each not in _TAPES], _Inside(inside, check), check)
+
+
+def _laid(graph: Graph, tapes: Sequence[Pass]) -> Graph:
+    """The graph after the passes on tapes, which read what bodies of loops do before that is joined to regions."""
+    graph = rewrite(graph, map_subgraphs(functools.partial(_laid, tapes=tapes)))
+    for each in (simplify, share, prune, *(tapes if has_tapes(graph) else ())):
+        graph = each(graph)
+    return graph
 
 
 def _optimised(graph: Graph, passes: Sequence[Pass], inside: Pass, check: bool) -> Graph:

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from futurex.ops.tapes import Tape
+from futurex.passes.dead import may_raise
 from futurex.passes.rewrite import Maker, is_effect, map_subgraphs, rewrite, users_of
+from futurex.passes.round_products import sums_of_products
 from futurex.passes.rounds import rounds_of
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph
+from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply, build, const, item, param
 
 MOST_ROUNDS = 20_000
@@ -45,15 +47,16 @@ def stack_tapes(graph: Graph) -> Graph:
 
 def open_tapes(graph: Graph) -> Graph:
     """The graph, those inside of it included, with arrays for tapes of any length, for code that may give up."""
-    if not _has_tapes(graph):
+    if not has_tapes(graph):
         return graph
     graph = rewrite(graph, map_subgraphs(open_tapes))
     return _rewritten(graph, _rooms(graph), is_open=True)
 
 
-def _has_tapes(graph: Graph) -> bool:
+def has_tapes(graph: Graph) -> bool:
+    """Is there a loop with tapes, inside of others too?"""
     inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
-    return any(node.op == "loop" and node.attrs["tape"] for node in graph.nodes) or any(map(_has_tapes, inner))
+    return any(node.op == "loop" and node.attrs["tape"] for node in graph.nodes) or any(map(has_tapes, inner))
 
 
 @dataclass
@@ -63,32 +66,36 @@ class _Stacks:
 
     room: dict[Node, int]
     is_open: bool
+    users: dict[Node, list[Node]]
     rounds: dict[Node, Node] = field(default_factory=dict)
+    results: dict[Node, list[Callable[[], Node]]] = field(default_factory=dict)
+    """By loops and scans, what makes each of their results."""
     number: itertools.count[int] = field(default_factory=lambda: itertools.count(_NUMBER))
 
-    def empty(self, values: Sequence[Node], count: int) -> list[Node]:
-        """What the tapes of a loop begin as."""
-        wholes = [_stacked(each.aval, count) for each in values]
-        if not self.is_open:
-            zeros = [const(np.zeros((), each.dtype)[()]) for each in wholes]
-            return [
-                apply("full", zero, shape=each.shape, dtype=each.dtype)
-                for zero, each in zip(zeros, wholes, strict=True)
-            ]
+    def empty(self, values: Sequence[Aval], count: int) -> list[Node]:
+        """What tapes begin as: every element that is read has been written."""
+        wholes = [Aval((count, *each.shape), each.dtype) for each in values]
         return [apply("room", shape=each.shape, dtype=each.dtype, number=next(self.number)) for each in wholes]
+
+    def is_read(self, node: Node, index: int) -> bool:
+        """Does anything read this result?"""
+        return any(each.attrs["index"] == index and self.users[each] for each in self.users[node])
 
 
 def _rewritten(graph: Graph, lengths: dict[Node, int], *, is_open: bool) -> Graph:
     if not lengths:
         return graph
-    stacks = _Stacks(lengths, is_open)
+    users = users_of(graph)
+    for out in graph.outs:
+        users[out].append(out)
+    stacks = _Stacks(lengths, is_open, users)
     makers: dict[Node, Maker] = {}
     for node in graph.nodes:
         if node in lengths:
             make = _loop_made if node.op == "loop" else _scan_made
             makers[node] = functools.partial(make, node, stacks)
         elif node.op == "item" and node.inputs[0] in lengths:
-            makers[node] = _item_maker(node)
+            makers[node] = functools.partial(_result, node, stacks)
     return rewrite(graph, lambda node: None, makers)
 
 
@@ -189,27 +196,47 @@ def _is_simple(node: Node, widest: int | None) -> bool:
     return True
 
 
-def _item_maker(node: Node) -> Maker:
-    """Results stand where they stood; the counter comes last."""
-    source, index = node.inputs[0], node.attrs["index"]
-    return lambda new: item(new[source], index)
+def _result(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
+    return stacks.results[node.inputs[0]][node.attrs["index"]]()
 
 
 def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
+    """The loop that stores what it carries out of a round, behind what it began with: a round began with the row of its
+    number. What it carries for that alone it does not carry."""
     test, body, tape, count = node.attrs["test"], node.attrs["body"], node.attrs["tape"], stacks.room[node]
-    n = len(body.outs)
-    inputs = [new[source] for source in node.inputs]
+    n, inputs = len(body.outs), [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
-    kept = [own[k] for k in tape]
-    tapes, place, more = _recorded(kept, count)
-    carry = [*own[:n], *tapes, place]
+    outs = body.inline(own)
+    read = {source for each in (*body.nodes, *test.nodes) for source in each.inputs} | set(body.outs)
+    carried = [k for k in range(n) if k not in tape or body.params[k] in read or test.params[k] in read]
+    place = param(_INDEX, "round")
+    wholes = stacks.empty([own[k].aval for k in tape], count + 1)
+    tapes = [param(each.aval, "tape") for each in wholes]
+    behind = place + const(np.int64(1))
+    more = [apply("store", whole, outs[k], behind, chain=_AT, mode="set") for whole, k in zip(tapes, tape, strict=True)]
+    begun = [
+        apply("store", whole, inputs[k], const(np.int64(0)), chain=_AT, mode="set") if k in carried else whole
+        for whole, k in zip(wholes, tape, strict=True)
+    ]  # fmt: skip
+    params = [*(own[k] for k in carried), *tapes, place, *own[n:]]
     made = _loop(
-        node, [*inputs[:n], *stacks.empty(kept, count), const(np.int64(0)), *inputs[n:]],
-        Graph([*carry, *own[n:]], test.inline(own), test.name),
-        Graph([*carry, *own[n:]], [*body.inline(own), *more, place + np.int64(1)], body.name),
+        node, [*(inputs[k] for k in carried), *begun, const(np.int64(0)), *inputs[n:]],
+        Graph(params, test.inline(own), test.name),
+        Graph(params, [*(outs[k] for k in carried), *more, behind], body.name),
     )  # fmt: skip
-    if stacks.is_open:
-        stacks.rounds[made] = item(made, len(carry) - 1)
+    first = len(carried)
+    stacks.rounds[made] = item(made, first + len(tape))
+    total = stacks.rounds[made] if stacks.is_open else const(np.int64(count))
+
+    def carry(k: int) -> Node:
+        if k in carried:
+            return item(made, carried.index(k))
+        return _element(item(made, first + tape.index(k)), total, own[k].aval)
+
+    stacks.results[node] = [
+        *(functools.partial(carry, k) for k in range(n)),
+        *(functools.partial(item, made, first + place) for place in range(len(tape))),
+    ]
     return made
 
 
@@ -224,44 +251,78 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     ]
     place = param(_INDEX, "round")
     read = [_element(xs, place, each.aval) for xs, each in zip(sequences, elements, strict=True)]
-    results = body.inline([*carry, *read, *consts])
-    kept = [*results[n:], *(carry[k] for k in node.attrs["tape"])]
-    tapes, _, more = _recorded(kept, count, place)
-    params = [*carry, *tapes, place, *sequences, *consts]
+    behind = {k: j for k in range(n) if (j := _comes_from_behind(node, k, stacks)) is not None}
+    given = [
+        _element(sequences[behind[k]], place + const(np.int64(1)), each.aval) if k in behind else each
+        for k, each in enumerate(carry)
+    ]
+    results = body.inline([*given, *read, *consts])
+    sums = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
+    for k, each in sums.items():
+        results[k] = each.rest
+    carried = [k for k in range(n) if k not in behind and not (k in sums and results[k] is carry[k])]
+    kept = [*results[n:], *(given[k] for k in node.attrs["tape"])]
+    factors = list(dict.fromkeys(each for total in sums.values() for pair in total.pairs for each in pair.factors))
+    factors = [each for each in factors if each not in read]
+    wholes = stacks.empty([each.aval for each in (*kept, *factors)], count)
+    tapes = [param(each.aval, "tape") for each in wholes]
+    more = [
+        apply("store", whole, value, place, chain=_AT, mode="set")
+        for whole, value in zip(tapes, (*kept, *factors), strict=True)
+    ]
+    params = [*(carry[k] for k in carried), *tapes, place, *sequences, *consts]
     total = end = const(np.int64(count))
+    given_in = inputs[n:]
+    if backwards and not set(read) & set(topological((*results, *kept))) and may_raise(_sequences(node)[0].inputs[0]):
+        total = stacks.rounds[inputs[n].inputs[0]]  # nothing else of that loop is read, whose error would be missed
     if stacks.is_open:
         total, end = stacks.rounds[inputs[n].inputs[0]], param(_INDEX, "rounds")
-        inputs.append(total)
+        given_in.append(total)
         params.append(end)
     goes_on = apply("greater_equal", place, const(np.int64(0))) if backwards else place < end
     step, first = 1, const(np.int64(0))
     if backwards:
-        step, first = -1, total - np.int64(1) if stacks.is_open else const(np.int64(count - 1))
+        step, first = -1, const(np.int64(count - 1)) if total.op == "const" else total - np.int64(1)
     made = _loop(
-        node, [*inputs[:n], *stacks.empty(kept, count), first, *inputs[n:]],
+        node, [*(inputs[k] for k in carried), *wholes, first, *given_in],
         Graph(params, [goes_on], f"{body.name}_test"),
-        Graph(params, [*results[:n], *more, place + np.int64(step)], body.name),
+        Graph(params, [*(results[k] for k in carried), *more, place + np.int64(step)], body.name),
     )  # fmt: skip
     if stacks.is_open:
         stacks.rounds[made] = total
+    last = len(carried)
+
+    def whole_of(value: Node) -> Node:
+        if value in read:
+            whole = inputs[n + read.index(value)]
+            return apply("load", whole, chain=((("index", (("s", 0, count, None),))),))
+        return item(made, last + len(kept) + factors.index(value))
+
+    def result(k: int) -> Node:
+        begun = item(made, carried.index(k)) if k in carried else inputs[k]
+        return sums[k].total(begun, whole_of) if k in sums else begun
+
+    stacks.results[node] = [
+        *(functools.partial(result, k) for k in range(n)),
+        *(functools.partial(item, made, last + k) for k in range(len(kept))),
+    ]
     return made
 
 
-def _recorded(
-    values: Sequence[Node], count: int, place: Node | None = None
-) -> tuple[list[Node], Node, list[Node]]:
-    """Parameters for the arrays of what a round keeps, the number of the round, and the arrays behind it."""
-    place = param(_INDEX, "round") if place is None else place
-    tapes = [param(_stacked(each.aval, count), "tape") for each in values]
-    more = [
-        apply("store", whole, value, place, chain=_AT, mode="set")
-        for whole, value in zip(tapes, values, strict=True)
-    ]
-    return tapes, place, more
-
-
-def _stacked(aval: Aval, count: int) -> Aval:
-    return Aval((count, *aval.shape), aval.dtype)
+def _comes_from_behind(scan: Node, k: int, stacks: _Stacks) -> int | None:
+    """Of which sequence does a scan carry the element from the round behind, beginning with what its loop ended with?
+    That is the row behind the round's own."""
+    body, n = scan.attrs["body"], scan.attrs["n_carry"]
+    elements = list(body.params[n : n + scan.attrs["n_xs"]])
+    if not scan.attrs["reverse"] or body.outs[k] not in elements or k in scan.attrs["tape"] or stacks.is_read(scan, k):
+        return None
+    j = elements.index(body.outs[k])
+    xs, start = _sequences(scan)[j], scan.inputs[k]
+    loop = xs.inputs[0]
+    if loop.op != "loop" or start.op != "item" or start.inputs[0] is not loop:
+        return None
+    taped = loop.attrs["tape"][xs.attrs["index"] - len(loop.attrs["body"].outs)]
+    return j if start.attrs["index"] == taped else None
 
 
 def _element(xs: Node, place: Node, aval: Aval) -> Node:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from futurex.ops.comm import COMMUNICATION
 from futurex.passes.checkpoints import keep_states
+from futurex.passes.dear_tapes import tape_dear_values
 from futurex.passes.pipeline import PASSES, optimise
 from futurex.passes.rewrite import is_effect
 from futurex.passes.stack_tapes import stack_tapes
@@ -54,7 +55,7 @@ def within(graph: Graph, limit: int, *, threads: int, donate: Mapping[int, int],
     try:
         return _fitted(optimise(graph), limit, compiled)
     except MemoryError:
-        taped = optimise(graph, passes=[each for each in PASSES if each is not stack_tapes])
+        taped = optimise(graph, passes=[each for each in PASSES if each not in (stack_tapes, tape_dear_values)])
         fewer = keep_states(taped)
         if fewer is taped:
             raise

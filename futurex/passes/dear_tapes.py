@@ -1,0 +1,84 @@
+"""What a loop computes dearly and its way back needs is on tape, not computed again.
+
+Reverse mode puts on tape what a round began with, and a round of the way back computes the rest of it anew: of a
+recurrent network the products with its weights and their ``tanh``, which took as long as the loop itself. Such values
+are taped (:mod:`futurex.passes.tapes`); what is made of them by a few operations an element is still computed again,
+as that takes no longer than to store and load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from futurex.ops.tapes import Tape
+from futurex.passes.tapes import as_in_loop, backward_scans, can_be_taped, retape, sequences_of
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+DEAR = 8.0
+"""Operations for an element of a result, from which on it is rather stored and loaded."""
+_FEW, _TIMES = 1 << 12, 4
+"""Elements that may be added to the tapes of a round in any case, and how many times those that are there."""
+
+
+def tape_dear_values(graph: Graph) -> Graph:
+    """The graph with such values on tape."""
+    dear = {}
+    for scan in backward_scans(graph):
+        elements = [xs.aval.element for xs in sequences_of(scan)]
+        if not all(each.static for each in elements):
+            continue
+        values, there = _Search(scan).values(), sum(each.size for each in elements)
+        if values and sum(each.size for each in values) <= max(_FEW, _TIMES * there):
+            dear[scan] = values
+    return retape(graph, dear) if dear else graph
+
+
+class _Search:
+    """For the values that the body of a scan needs, and that the loop knows: which of them, or of what they are made
+    of, are to be on tape?"""
+
+    def __init__(self, scan: Node) -> None:
+        self._body: Graph = scan.attrs["body"]
+        self._known: Mapping[Node, Node] = as_in_loop(scan)
+        self._found: dict[Node, dict[Node, None]] = {}
+
+    def values(self) -> dict[Node, Node]:
+        """These values, by what they are in the loop's body."""
+        needed = [
+            source for node in self._body.nodes if node not in self._known
+            for source in node.inputs if source in self._known
+        ]  # fmt: skip
+        needed += [out for out in self._body.outs if out in self._known]
+        found: dict[Node, None] = {}
+        for node in sorted(set(needed), key=lambda node: node.id):
+            found |= self._below(node)
+        return {node: self._known[node] for node in found}
+
+    def _below(self, root: Node) -> dict[Node, None]:
+        """What to have on tape for a value; nothing where it is made of what is there by cheap operations alone."""
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            missing = [source for source in node.inputs if source not in self._found]
+            if missing and not _is_dear(node):
+                waiting += missing
+                continue
+            waiting.pop()
+            if _is_dear(node):
+                self._found[node] = {node: None}
+                continue
+            below = {each: None for source in node.inputs for each in self._found[source]}
+            smaller = below and can_be_taped(node) and node.size < sum(each.size for each in below)
+            self._found[node] = {node: None} if smaller else below
+        return self._found[root]
+
+
+def _is_dear(node: Node) -> bool:
+    """Does it take longer to compute it than to have it on tape? What stands in loops with tapes is computed anyway."""
+    if not can_be_taped(node) or node.op in ("param", "const"):
+        return False
+    if node.op == "item":
+        return all(not isinstance(each, Tape) and each.static for each in node.inputs[0].aval)
+    work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
+    return work.flops >= DEAR * max(node.size, 1)
