@@ -9,7 +9,10 @@ from benchmarks.workloads.loops import CASES
 
 AGREEMENT = 1e-6
 STACKS = {"futurex": "Futurex", "torch eager": "Torch", "jax.jit": "Jax"}
-NOTE = "jax.jit knows no reverse mode through a loop that data ends; its rounds are of known number, with masks."
+NOTE = (
+    "jax.jit knows no reverse mode through a loop that data ends: its rounds are a scan of known number, with masks "
+    "where data ends the loop."
+)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 
 from futurex.ops.contract import SHORT_SUM, multiplies_matrices, split_subscripts
 from futurex.ops.strides import is_scattered
+from futurex.passes.low_rank import is_large_product
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -78,6 +79,8 @@ def _is_outer(node: Node) -> bool:
         return False
     x, y = node.inputs
     matrices = min(x.ndim, y.ndim) >= 2 and x.dtype == y.dtype == node.dtype and x.shape[-1] == 1
+    if node.ndim == 2 and is_large_product(node):
+        return False  # an update's, which is one trip with the input gradient
     return matrices and (node.size >= LEAST_OUTER or node.size > node.shape[-2] * node.shape[-1])
 
 

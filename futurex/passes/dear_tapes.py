@@ -8,7 +8,7 @@ as that takes no longer than to store and load it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from futurex.ops.tapes import Tape
 from futurex.passes.tapes import as_in_loop, backward_scans, can_be_taped, retape, sequences_of
@@ -28,10 +28,15 @@ def tape_dear_values(graph: Graph) -> Graph:
         elements = [xs.aval.element for xs in sequences_of(scan)]
         if not all(each.static for each in elements):
             continue
-        values, there = _Search(scan).values(), sum(each.size for each in elements)
-        if values and sum(each.size for each in values) <= max(_FEW, _TIMES * there):
+        search, there = _Search(scan), sum(each.size for each in elements)
+        values = min((search.values(narrowed=each) for each in (False, True)), key=_size)
+        if values and _size(values) <= max(_FEW, _TIMES * there):
             dear[scan] = values
     return retape(graph, dear) if dear else graph
+
+
+def _size(values: Iterable[Node]) -> int:
+    return sum(each.size for each in values)
 
 
 class _Search:
@@ -41,37 +46,40 @@ class _Search:
     def __init__(self, scan: Node) -> None:
         self._body: Graph = scan.attrs["body"]
         self._known: Mapping[Node, Node] = as_in_loop(scan)
-        self._found: dict[Node, dict[Node, None]] = {}
 
-    def values(self) -> dict[Node, Node]:
-        """These values, by what they are in the loop's body."""
+    def values(self, *, narrowed: bool) -> dict[Node, Node]:
+        """These values, by what they are in the loop's body; ``narrowed``: what is made of dear ones and is smaller, as
+        a row of a product, in their place."""
         needed = [
             source for node in self._body.nodes if node not in self._known
             for source in node.inputs if source in self._known
         ]  # fmt: skip
         needed += [out for out in self._body.outs if out in self._known]
         found: dict[Node, None] = {}
+        below: dict[Node, dict[Node, None]] = {}
         for node in sorted(set(needed), key=lambda node: node.id):
-            found |= self._below(node)
+            found |= _below(node, below, narrowed)
         return {node: self._known[node] for node in found}
 
-    def _below(self, root: Node) -> dict[Node, None]:
-        """What to have on tape for a value; nothing where it is made of what is there by cheap operations alone."""
-        waiting = [root]
-        while waiting:
-            node = waiting[-1]
-            missing = [source for source in node.inputs if source not in self._found]
-            if missing and not _is_dear(node):
-                waiting += missing
-                continue
-            waiting.pop()
-            if _is_dear(node):
-                self._found[node] = {node: None}
-                continue
-            below = {each: None for source in node.inputs for each in self._found[source]}
-            smaller = below and can_be_taped(node) and node.size < sum(each.size for each in below)
-            self._found[node] = {node: None} if smaller else below
-        return self._found[root]
+
+def _below(root: Node, found: dict[Node, dict[Node, None]], narrowed: bool) -> dict[Node, None]:
+    """What to have on tape for a value; nothing where it is made of what is there by cheap operations alone. ``found``:
+    for values that have been looked at."""
+    waiting = [root]
+    while waiting:
+        node = waiting[-1]
+        missing = [source for source in node.inputs if source not in found]
+        if missing and not _is_dear(node):
+            waiting += missing
+            continue
+        waiting.pop()
+        if _is_dear(node):
+            found[node] = {node: None}
+            continue
+        below = {each: None for source in node.inputs for each in found[source]}
+        smaller = narrowed and below and can_be_taped(node) and node.size < _size(below)
+        found[node] = {node: None} if smaller else below
+    return found[root]
 
 
 def _is_dear(node: Node) -> bool:

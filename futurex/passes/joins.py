@@ -26,6 +26,8 @@ MOST_BLOCKS = 32
 LEAST_BLOCK = 16
 """Elements of a block in the mean: a step of machine code takes as long as some hundred, and a call of NumPy's as ten
 steps."""
+FEWEST_INSIDE, MOST_INSIDE = 1024, 400
+"""Elements of a join inside of a loop, whose code puts smaller ones together, and nodes of what a round then is."""
 LEAST_COLUMNS = 16 * 1024
 """Elements of an array that is put together of columns, which NumPy copies one by one."""
 MOST_LEVELS = 24
@@ -40,13 +42,22 @@ Grid = tuple[tuple[int, ...], ...]
 def join_in_place(graph: Graph, *, inside: bool = False) -> Graph:
     """The graph with ``fused_join`` in the place of large joins, and of what elementwise operations read of them.
 
-    Beside loops, and ``inside`` of them, only those of the largest arrays: code that is one function of a loop and all
-    around it has joins of its own, and knows how to write an array into one of a single number, which a padding is.
+    Beside loops only those of the largest arrays: code that is one function of a loop and all around it has joins of
+    its own, and knows how to write an array into one of a single number, which a padding is. ``inside`` of them it
+    writes blocks of others where they belong, as far as they leave it short.
     """
     large = is_of_a_loop(graph, inside)
-    least = LARGE_ELEMENTS if large else FEWEST_ELEMENTS
     if large and any(node.op == "pad" for node in graph.nodes):
         graph = rewrite(graph, _framed)
+    if inside:
+        short = _joined(graph, FEWEST_INSIDE)
+        short = rewrite(short, _in_blocks) if short is not graph else short
+        if len(short.nodes) <= MOST_INSIDE:
+            return short
+    return _joined(graph, LARGE_ELEMENTS if large else FEWEST_ELEMENTS)
+
+
+def _joined(graph: Graph, least: int) -> Graph:
     if not any(_is_join(node, least) for node in graph.nodes):
         return graph
     refused: set[Node] = set()
@@ -58,6 +69,16 @@ def join_in_place(graph: Graph, *, inside: bool = False) -> Graph:
         refused |= set(work.roots) - set(made)
     makers = {root: functools.partial(blocks.make, root) for root, blocks in made.items()}
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _in_blocks(node: Node) -> Node | None:
+    """A small join as blocks that are written into room for it, which code of a loop does where they belong."""
+    if node.op != "fused_join" or node.size >= LARGE_ELEMENTS:
+        return None
+    made = apply("room", shape=node.shape, dtype=node.dtype, number=node.id)
+    for index, value in zip(node.attrs["blocks"], node.attrs["graph"].inline(node.inputs), strict=True):
+        made = apply("store", made, value, chain=(("index", index),), mode="set")
+    return made
 
 
 def _framed(node: Node) -> Node | None:

@@ -28,13 +28,13 @@ _LEAST_COLUMNS = 64
 def join_updates(graph: Graph) -> Graph:
     """The graph with ``rank_update`` in the place of such products and the regions that read them; where there are few
     rows with the input gradient beside it."""
-    if not any(_is_product(node) for node in graph.nodes):
+    if not any(is_large_product(node) for node in graph.nodes):
         return graph
     order, users = program_order(graph), users_of(graph)
     regions = Regions(order, lambda nodes: True)
     parts: dict[Node, tuple[Node, Node | None]] = {}
     for product in order:
-        region = users[product][0] if _is_product(product) and len(users[product]) == 1 else None
+        region = users[product][0] if is_large_product(product) and len(users[product]) == 1 else None
         if region is None or product in graph.outs or region in parts or not _updates(region, product):
             continue
         regions.merge(product, region)
@@ -54,7 +54,7 @@ def join_updates(graph: Graph) -> Graph:
     return rebuild(graph, order, groups, make)
 
 
-def _is_product(node: Node) -> bool:
+def is_large_product(node: Node) -> bool:
     """Is it ``x.T @ g`` of not too many rows, with a large result?"""
     if node.op != "matmul" or not node.is_static or node.ndim != 2 or node.inputs[0].op != "transpose":
         return False

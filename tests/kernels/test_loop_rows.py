@@ -7,6 +7,7 @@ import futurex as fx
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.loops.products import LEAST_PRODUCT
 from futurex.passes.counters import refilled
+from futurex.passes.pipeline import optimise
 from futurex.runtime import structured
 from futurex.runtime.plan import compile_plan
 
@@ -50,7 +51,8 @@ def recurrent(x, w):
 
 @pytest.mark.parametrize(
     ("rows", "inner", "columns"),
-    [(8, 192, 192), (16, 256, 1024), (2, 600, 600), (13, 130, 161), (33, 97, 97), (64, 512, 31), (300, 64, 65)],
+    [(8, 192, 192), (16, 256, 1024), (2, 600, 600), (13, 130, 161), (33, 97, 97), (64, 512, 31), (300, 64, 65),
+     (16, 17, 18), (3, 70, 20), (64, 4, 17)],
 )
 @pytest.mark.parametrize("lies", ["plain", "part", "turned", "steps"])
 def test_products_in_loops(rows, inner, columns, lies):
@@ -74,6 +76,23 @@ def test_products_in_loops(rows, inner, columns, lies):
     scale = 15.0 * (np.abs(x).astype(np.float64) @ np.abs(view(y)).astype(np.float64))
     assert (np.abs(np.asarray(staged(x, y)) - wanted) <= 2e-7 * inner**0.5 * scale).all()
     assert {row.backend for row in staged.profile() if row.op == "loop"} <= {"loops"}
+
+
+def test_a_row_that_is_added_to_a_product_is_compiled_with_it():
+    def rounds(x, w, b):
+        for _ in range(20):
+            x = np.tanh((x @ w + b)[:, :80])
+        return x
+
+    x, w, b = single(64, 80), np.float32(0.1) * single(80, 160), single(160)
+    staged = fx.futurize(rounds, escape="error")
+    (loop,) = (node for node in optimise(fx.lower(staged, x, w, b).graph).nodes if node.op == "loop")
+    assert any(node.op == "matmul_epilogue" for node in loop.attrs["body"].nodes)
+    program = LoopBackend().whole(fx.lower(staged, x, w, b).graph)
+    assert not program.calls
+    wanted = rounds(*(each.astype(np.float64) for each in (x, w, b)))
+    for _ in range(3):
+        np.testing.assert_allclose(np.asarray(staged(x, w, b)), wanted, atol=2e-6)
 
 
 def test_a_matrix_that_changes_from_round_to_round_is_packed_in_each():

@@ -146,9 +146,10 @@ def test_other_gradients_of_weights_stay(other):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(
-    ("first", "second"), [((6, 7, 1), (6, 1, 9)), ((6, 7, 1), (1, 1, 9)), ((2, 1, 7, 1), (3, 1, 9))]
+    ("first", "second"),
+    [((6, 7, 1), (6, 1, 9)), ((6, 7, 1), (1, 1, 9)), ((2, 1, 7, 1), (3, 1, 9)), ((8, 1), (1, 8)), ((90, 1), (1, 700))],
 )
-def test_stacks_of_outer_products_are_elementwise(first, second, dtype):
+def test_outer_products_are_elementwise(first, second, dtype):
     rng = np.random.default_rng(4)
     x, y = (rng.standard_normal(shape).astype(dtype) for shape in (first, second))
     x.flat[0], y.flat[:2], y.flat[2] = -0.0, (np.inf, np.nan), 0.0

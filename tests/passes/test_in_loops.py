@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 
 RNG = np.random.default_rng(9)
@@ -110,6 +111,50 @@ def test_slopes_through_rounds(function):
     step = RNG.normal(size=x.shape)
     along = ((function(x + 1e-6 * step) - function(x - 1e-6 * step)) * weights).sum() / 2e-6
     assert (slope * step).sum() == pytest.approx(along, rel=1e-6)
+
+
+def of_rounds(function, x):
+    """The ops of what a round is."""
+    (loop,) = (node for node in optimise(fx.lower(function, x).graph).nodes if node.op == "loop")
+    return [node.op for node in loop.attrs["body"].nodes]
+
+
+def life(world):
+    for _ in range(40):
+        near = [np.roll(np.roll(world, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+        count = sum(near)
+        world = ((count == 3) | ((world == 1) & (count == 2))).astype(np.uint8)
+    return world
+
+
+@pytest.mark.parametrize(("function", "extent"), [(round_about, 40), (round_about, 131), (life, 40), (shifted, 50)])
+def test_joins_of_a_compiled_loop_are_written_block_by_block(function, extent):
+    x = RNG.normal(size=(extent, extent)) if function is not life else (RNG.random((extent, extent)) < 0.4).astype("u1")
+    ops = of_rounds(function, x)
+    assert "concatenate" not in ops
+    assert "store" in ops
+    staged = fx.futurize(function)
+    for k in range(4):
+        given = np.roll(x, k, 1)
+        np.testing.assert_array_equal(staged(given), function(given), strict=True)
+
+
+def test_small_joins_and_long_rounds_stay():
+    def mixed(u, k):
+        return 0.5 * np.roll(np.roll(u, k, 0), k, 1) + 0.5 * u
+
+    def several(u):
+        u = mixed(mixed(mixed(mixed(u, 1), 2), 3), 4)
+        return mixed(mixed(mixed(mixed(u, 5), 6), 7), 8)
+
+    def long(u):
+        for _ in range(40):
+            u = several(several(several(u)))
+        return u
+
+    assert "concatenate" in of_rounds(round_about, SQUARE[:16, :16])
+    assert "concatenate" in of_rounds(long, SQUARE[:40, :40])
+    np.testing.assert_array_equal(fx.futurize(long)(SQUARE[:40, :40]), long(SQUARE[:40, :40]))
 
 
 def test_an_argument_that_is_given_away_is_written_over():

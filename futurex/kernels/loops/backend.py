@@ -212,7 +212,7 @@ def _is_work(node: Node, split: Split | None) -> bool:
     sources = tuple(source.aval for source in node.inputs)
     if any(isinstance(aval, tuple) for aval in sources):
         return False
-    if node.op == "matmul" and node.is_static and len(node.shape) == 2 == sources[1].ndim:
+    if node.op in ("matmul", "matmul_epilogue") and node.is_static and len(node.shape) == 2 == sources[1].ndim:
         rows, columns = _shape(node, 0, split)
         if products.fits(rows, sources[0].shape[-1], columns, node.dtype):
             return False

@@ -408,6 +408,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "room": sizes.room,
     "checked_labels": elementwise.checked_labels,
     "matmul": linear.matmul,
+    "matmul_epilogue": linear.matmul_with_bias,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,
     "sort": searching.sort,

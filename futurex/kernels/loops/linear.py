@@ -35,6 +35,14 @@ def matmul(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     return e.unboxed(product(e, x, y, node.dtype))
 
 
+def matmul_with_bias(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``matmul`` of matrices and a row that is added to each of the result's."""
+    x, y, bias = (elementwise.operand(e, value, node.dtype) for value in inputs)
+    out = product(e, x, y, node.dtype)
+    elementwise.by_loop(e, np.add, [out, bias], out)
+    return out
+
+
 def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
     """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop."""
     matrices = len(x.shape) == len(y.shape) == 2 and x.static and y.static and x.shape[1] == y.shape[0]

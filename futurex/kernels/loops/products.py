@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _FLOAT = np.dtype(np.float32)
-LEAST_PRODUCT = 64**3
+LEAST_PRODUCT = 16**3
 """Multiply-adds from which a product is made of tiles; below it is NumPy's, with NumPy's bits."""
 _CACHED = 1 << 18
 """Bytes of the first operand up to which it stays in the cache while panels of the second pass by."""
