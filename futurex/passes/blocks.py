@@ -41,6 +41,17 @@ def parts_of(node: Node) -> list[tuple[Node, int]]:
     return found
 
 
+def stored_slice(node: Node) -> Bounds | None:
+    """Where a node writes, or adds, an array over neighbours of another one of its dtype; None for other nodes."""
+    if node.op != "store" or len(node.inputs) != 2 or not node.is_static:
+        return None
+    base, value = node.inputs
+    bounds = box(base.shape, node.attrs["chain"])
+    if bounds is None or value.dtype != base.dtype or value.shape != tuple(last - first for first, last in bounds):
+        return None
+    return tuple(bounds)
+
+
 def has_columns(join: Node) -> bool:
     """Is it a concatenation of parts of a few columns?"""
     return join.op == "concatenate" and join.attrs["axis"] == join.ndim - 1 and 1 < join.shape[-1] <= MOST_COLUMNS
@@ -121,6 +132,14 @@ class Blocks:
             return self._value(node.inputs[0], _shifted(bounds, [low for low, _ in starts]))
         if node.op == "concatenate":
             return as_part(self._value(*self._part_of(node, bounds)), node)
+        if node.op == "store":
+            base, value = node.inputs
+            starts = stored_slice(node)
+            assert starts is not None
+            if not all(low <= first < high for (low, high), (first, _) in zip(starts, bounds, strict=True)):
+                return self._value(base, bounds)
+            written = self._value(value, _shifted(bounds, [-low for low, _ in starts]))
+            return written if node.attrs["mode"] == "set" else self._value(base, bounds) + written
         if node.op == "pad":
             inner, low = node.inputs[0], [-low for low, _ in node.attrs["widths"]]
             moved = _shifted(bounds, low)

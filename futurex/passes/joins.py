@@ -14,9 +14,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
-from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
+from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of, stored_slice
 from futurex.passes.fuse import FEWEST_ELEMENTS, LARGE_ELEMENTS, is_of_a_loop
 from futurex.passes.rewrite import rewrite, users_of
+from futurex.passes.simplify import scalar_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply
@@ -57,9 +58,10 @@ def join_in_place(graph: Graph, *, inside: bool = False) -> Graph:
     return _joined(graph, LARGE_ELEMENTS if large else FEWEST_ELEMENTS)
 
 
-def _joined(graph: Graph, least: int) -> Graph:
+def _joined(before: Graph, least: int) -> Graph:
+    graph = rewrite(before, _as_addition)
     if not any(_is_join(node, least) for node in graph.nodes):
-        return graph
+        return before
     refused: set[Node] = set()
     while True:
         work = _Joins(graph, refused, least)
@@ -68,7 +70,18 @@ def _joined(graph: Graph, least: int) -> Graph:
             break
         refused |= set(work.roots) - set(made)
     makers = {root: functools.partial(blocks.make, root) for root, blocks in made.items()}
-    return rewrite(graph, lambda node: None, makers) if makers else graph
+    return rewrite(graph, lambda node: None, makers) if makers else before
+
+
+def _as_addition(node: Node) -> Node | None:
+    """``y[1:] += x``, which reads a slice, adds, and writes it, as one operation."""
+    if node.op != "store" or node.attrs["mode"] != "set" or len(node.inputs) != 2 or node.inputs[1].op != "add":
+        return None
+    (base, total), chain = node.inputs, node.attrs["chain"]
+    part, value = total.inputs
+    own = part.op == "load" and part.inputs == (base,) and part.attrs["chain"] == chain
+    same = isinstance(value.aval, Aval) and value.aval == total.aval and value.dtype == base.dtype
+    return apply("store", base, value, chain=chain, mode="add") if own and same else None
 
 
 def _in_blocks(node: Node) -> Node | None:
@@ -96,7 +109,7 @@ def _framed(node: Node) -> Node | None:
 def _is_join(node: Node, least: int) -> bool:
     if node.op == "concatenate" and node.is_static and has_columns(node):
         return _is_large(node, LEAST_COLUMNS)
-    return node.op in ("concatenate", "pad") and _is_large(node, least)
+    return (node.op in ("concatenate", "pad") or stored_slice(node) is not None) and _is_large(node, least)
 
 
 def _is_large(node: Node, least: int) -> bool:
@@ -113,6 +126,8 @@ def _parts_suit(node: Node) -> bool:
     """Are all parts arrays that generated code can read, and convert?"""
     if node.op == "pad":
         return fill_of(node) is not None and _converts(node.inputs[0], node)
+    if node.op == "store":
+        return is_generated(node.dtype) and not any(each.aval.weak for each in node.inputs)
     return all(_converts(part, node) for part, _ in parts_of(node))
 
 
@@ -149,9 +164,18 @@ class _Joins:
             if node in refused or level > MOST_LEVELS:
                 continue
             follows = level > 1 and (slice_of(node) is not None or self._computes(node, cut))
-            if follows or (self._is_join(node) and _parts_suit(node)):
+            joins = self._is_join(node) and _parts_suit(node)
+            if follows or (joins and (node.op != "store" or self._is_sum(node, cut))):
                 cut[node] = level
         return cut
+
+    def _is_sum(self, node: Node, cut: Mapping[Node, int]) -> bool:
+        """Is what a slice is added to made for that alone? Else it is written in place. The first may be written."""
+        base, adds = node.inputs[0], node.attrs["mode"] == "add"
+        begins = [each.attrs["mode"] for each in self.users[node] if stored_slice(each) is not None] == ["add"]
+        if base in self.outs or len(self.users[base]) > 1 or not (adds or begins):
+            return False
+        return base in cut or _is_computed(base) or (base.op == "full" and scalar_of(base) is not None)
 
     def _computes(self, node: Node, cut: Mapping[Node, int]) -> bool:
         return _is_large(node, self.least) and _is_computed(node) and all(
@@ -229,6 +253,10 @@ class _Joins:
             return [(node.inputs[0], [low for low, _ in bounds])]
         if node.op == "pad":
             return [(node.inputs[0], [-low for low, _ in node.attrs["widths"]])]
+        if node.op == "store":
+            bounds = stored_slice(node)
+            assert bounds is not None
+            return [(node.inputs[0], [0] * node.ndim), (node.inputs[1], [-low for low, _ in bounds])]
         if node.op == "concatenate":
             return [(part, [-start if k == node.attrs["axis"] else 0 for k in range(node.ndim)])
                     for part, start in parts_of(node)]  # fmt: skip

@@ -78,7 +78,7 @@ def until_it_rests(u):
 
 CASES = {
     heat: (SQUARE, "fused_store"), advection: (SQUARE, "fused_store"), upwards: (SQUARE, "fused_store"),
-    waves: (SQUARE, "fused_store"), round_about: (SQUARE, "fused_join"), shifted: (ROW, "fused_join"),
+    waves: (SQUARE, "fused_join"), round_about: (SQUARE, "fused_join"), shifted: (ROW, "fused_join"),
     turned: (POINTS, "fused_join"), exchanged: (POINTS, "fused_join"), until_it_rests: (SQUARE, None),
 }  # fmt: skip
 
@@ -142,8 +142,9 @@ def test_joins_of_a_compiled_loop_are_written_block_by_block(function, extent):
 
 def test_small_joins_and_long_rounds_stay(monkeypatch):
     assert "concatenate" in of_rounds(round_about, SQUARE[:16, :16])
+    assert of_rounds(round_about, SQUARE[:40, :40]).count("store") == 9
     monkeypatch.setattr(joins, "MOST_INSIDE", 40)
-    assert "concatenate" in of_rounds(round_about, SQUARE[:40, :40])
+    assert of_rounds(round_about, SQUARE[:40, :40]).count("store") == 8  # two for each of the rolls
 
 
 def test_an_argument_that_is_given_away_is_written_over():
