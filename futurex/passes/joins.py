@@ -122,6 +122,10 @@ def _is_computed(node: Node) -> bool:
     return node.record.elementwise and node.is_static and isinstance(node.aval, Aval) and loop_of(node) is not None
 
 
+def _adds(node: Node) -> bool:
+    return stored_slice(node) is not None and bool(node.attrs["mode"] == "add")
+
+
 def _parts_suit(node: Node) -> bool:
     """Are all parts arrays that generated code can read, and convert?"""
     if node.op == "pad":
@@ -171,9 +175,10 @@ class _Joins:
 
     def _is_sum(self, node: Node, cut: Mapping[Node, int]) -> bool:
         """Is what a slice is added to made for that alone? Else it is written in place. The first may be written."""
-        base, adds = node.inputs[0], node.attrs["mode"] == "add"
-        begins = [each.attrs["mode"] for each in self.users[node] if stored_slice(each) is not None] == ["add"]
-        if base in self.outs or len(self.users[base]) > 1 or not (adds or begins):
+        base, users = node.inputs[0], self.users[node]
+        if node.attrs["mode"] == "set" and not (users and all(slice_of(each) or _adds(each) for each in users)):
+            return False
+        if base in self.outs or len(self.users[base]) > 1:
             return False
         return base in cut or _is_computed(base) or (base.op == "full" and scalar_of(base) is not None)
 

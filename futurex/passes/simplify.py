@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.views import Step
 from futurex.passes.exact import exact
 from futurex.passes.fold import constant, fold
 from futurex.passes.rewrite import Rule, until_stable
+from futurex.tree.aval import Aval
 from futurex.tree.dims import UnknownDimension, broadcast_shapes, is_static
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const
@@ -78,6 +80,32 @@ def _same_input(node: Node) -> Node | None:
 def _reshape_chain(node: Node) -> Node | None:
     source = node.inputs[0]
     return apply("reshape", source.inputs[0], shape=node.attrs["shape"]) if source.op == "reshape" else None
+
+
+def _between_reshapes(node: Node) -> Node | None:
+    """What is computed element by element in another shape, and comes back to the first, is computed in that."""
+    source = node.inputs[0]
+    return _in_shape(source, node.shape, _MOST_BETWEEN) if source.record.elementwise and node.is_static else None
+
+
+_MOST_BETWEEN = 6
+"""Operations one behind the other."""
+
+
+def _in_shape(node: Node, shape: tuple[int, ...], most: int) -> Node | None:
+    """A node's elements in this shape, where all that it is made of was in it before."""
+    if node.op == "reshape" and node.inputs[0].shape == shape:
+        return node.inputs[0]
+    if not most or not node.record.elementwise or not node.is_static or not isinstance(node.aval, Aval):
+        return None
+    found = []
+    for each in node.inputs:
+        inside = each if not each.shape else _in_shape(each, shape, most - 1) if each.shape == node.shape else None
+        if inside is None:
+            return None
+        found.append(inside)
+    made = apply(node.op, *found, **node.attrs)
+    return made if made.shape == shape else None
 
 
 def _transpose(node: Node) -> Node | None:
@@ -158,13 +186,28 @@ _STEP_ATTRIBUTES = {"reshape": "shape", "transpose": "axes", "broadcast_to": "sh
 
 
 def _store(node: Node) -> Node | None:
-    """A write over everything is the value; one of what stands there already, as ``x[k] += y`` ends, is nothing."""
-    if node.attrs["mode"] != "set":
-        return None
-    (base, value, *dynamic), chain = node.inputs, node.attrs["chain"]
-    if value.op == "load" and value.inputs == (base,) and not dynamic and value.attrs["chain"] == chain:
+    """A write over everything is the value, and what is added to everything a sum; a write of what stands there
+    already, as ``x[k] += y`` ends, is nothing."""
+    (base, value, *dynamic), chain, adds = node.inputs, node.attrs["chain"], node.attrs["mode"] == "add"
+    if not adds and value.op == "load" and value.inputs == (base,) and not dynamic and value.attrs["chain"] == chain:
         return base
-    return value if all(map(takes_all, chain)) else None
+    if all(map(takes_all, chain)):
+        return base + value if adds else value
+    back = None if dynamic or len(chain) > 1 else _back_to(base, value, chain[0])
+    return None if back is None else base + back if adds else back
+
+
+def _back_to(base: Node, value: Node, step: Step) -> Node | None:
+    """A value that is written over everything, some axes the other way round or new ones between them, as an array
+    like the one that it is written into."""
+    if step[0] != "index" or value.ndim != base.ndim + sum(entry == ("n",) for entry in step[1]):
+        return None
+    if not all(entry == ("n",) or (entry[0] == "s" and entry[1:3] == (None, None)) for entry in step[1]):
+        return None
+    if any(entry[0] == "s" and entry[3] not in (None, 1, -1) for entry in step[1]):
+        return None
+    back = apply("load", value, chain=(("index", tuple(("i", 0) if e == ("n",) else e for e in step[1])),))
+    return back if back.shape == base.shape else None
 
 
 def _filled(node: Node) -> Node | None:
@@ -243,7 +286,7 @@ def _before_broadcast(node: Node) -> Node | None:
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "reshape": (_same_input, _reshape_chain, _through_full),
+    "reshape": (_same_input, _reshape_chain, _between_reshapes, _through_full),
     "transpose": (_transpose, _through_full),
     "broadcast_to": (_same_input, _broadcast_chain, _filled, _through_full),
     "flip": (_through_full,),
