@@ -158,8 +158,8 @@ def test_the_gradient_of_parts_is_written_by_the_products_that_make_it():
     gradient = fx.futurize(fx.grad(loss, argnums=(0, 1)))
     plan = gradient.trace(x.astype("f4"), w.astype("f4")).plan
     written = [node.op for node in plan.graph.nodes]
-    assert written.count("matmul_store") == 4
-    assert written.count("room") == 2
+    assert written.count("matmul_store") == 3  # of queries, keys and values; what is mixed stays as its product left it
+    assert written.count("room") == 1
     assert not {"full", "store"} & set(written)
     for found, expected in zip(gradient(x.astype("f4"), w.astype("f4")), gradient(x, w), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())

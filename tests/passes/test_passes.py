@@ -399,7 +399,7 @@ def test_a_region_pays_beside_small_copies_and_not_beside_large_ones():
         assert any(node.op == "fused" for node in graph.nodes) == fused
 
 
-def test_small_joins_and_single_operations_stay_in_loops():
+def test_joins_are_stores_in_loops_and_single_operations_stay():
     """One function is made of a loop and what is around it, which joins arrays and calls NumPy's loops by itself."""
     def rounds(u):
         for _ in range(50):
@@ -412,7 +412,7 @@ def test_small_joins_and_single_operations_stay_in_loops():
     assert "pad" in inside
     optimised = {node.op: node for node in plan.graph.nodes}
     assert {"loop", "sqrt"} <= optimised.keys()
-    assert {"concatenate", "store"} <= (ops := {node.op for node in optimised["loop"].attrs["body"].nodes})
+    assert "store" in (ops := {node.op for node in optimised["loop"].attrs["body"].nodes})
     assert not ops & {"fused_join", "pad"}
 
 
