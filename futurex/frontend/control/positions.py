@@ -1,0 +1,54 @@
+"""Iterators that somebody leaves before their end, or before an end that depends on data: where they stand is known to
+Python alone while there is but one way to go on, and what they do on the way happens in the runs that get there."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import current
+
+
+def lose(values: Any) -> None:
+    """Let nobody ask an iterator for more, nor those that it goes through: how far they went depends on the run, or
+    somebody else goes on from there."""
+    found: dict[int, Any] = {}
+    todo = [values]
+    while todo:
+        each = todo.pop()
+        if id(each) not in found and (type(each) is tuple or hasattr(type(each), "__next__")):
+            found[id(each)] = each
+            todo += gc.get_referents(each)  # of a generator what its frame holds, of a `zip` a tuple of iterators
+    current().freeze(each for each in found.values() if type(each) is not tuple)
+
+
+def drawn_in_some_runs(values: Iterator[Any]) -> list[Any]:
+    """The next row, if there is one, which some runs do not ask for: what makes it must leave nothing behind."""
+    lose(values)
+    with only_looks("a round behind one that may have left its loop, whose iterator does more than look"):
+        return list(itertools.islice(values, 1))
+
+
+@contextmanager
+def only_looks(what: str) -> Iterator[None]:
+    """A block that only some runs come to, although it is traced as if all did: it may compute, but change, print and
+    raise nothing."""
+    trace = current()
+    scope = trace.scopes[-1] if trace.scopes else trace
+    effects, failing = len(scope.effects), len(scope.failing)
+    try:
+        with trace.tentative():
+            yield
+            changed = trace.regions[-1].journal or trace.regions[-1].state or len(scope.effects) > effects
+            if changed or not all(node.attrs.get("kind") == "b" for node in scope.failing[failing:]):
+                raise _partly(what)
+    except Exception as error:
+        raise _partly(what) from error
+
+
+def _partly(what: str) -> Escape:
+    return Escape(what, "whether it comes to that depends on data")
