@@ -180,6 +180,17 @@ def rest_behind_a_shorter_one(x):
     return y + next(rows, (100, 0))[0]
 
 
+def rest_in_rounds_of_its_own(x):
+    places, y = iter([0, 1, 2, 3, 4]), 0.0
+    for k in places:
+        y = y * 2 + k
+        for j in places:
+            y = y * 2 + x[j]
+            if x[j] > 1.5:
+                break
+    return y
+
+
 def rest_of_a_list_known(x):
     places = iter([0, 1, 2, 3, 4])
     for k in places:
@@ -200,7 +211,7 @@ def rest_of_rows_known(x):
     "f",
     [
         rest_of_a_list, rest_of_numbered_rows, rest_inside_another, rest_behind_any, rest_behind_all,
-        rest_behind_a_shorter_one, rest_of_a_list_known, rest_of_rows_known,
+        rest_behind_a_shorter_one, rest_in_rounds_of_its_own, rest_of_a_list_known, rest_of_rows_known,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip

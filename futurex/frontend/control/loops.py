@@ -18,7 +18,7 @@ from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH
-from futurex.frontend.control.positions import drawn_in_some_runs, lose
+from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
 from futurex.frontend.errors import Escape, Retrace
@@ -360,11 +360,13 @@ class _Loop:
     def _rows(self, values: Iterable[Any], acts: bool) -> Iterator[Any]:
         """The rows of rounds up to the one that surely leaves. ``acts``: may asking for one do more than look?"""
         rows = iter(values)
+        drawn = Drawn(rows) if acts else None
         while True:
             gone = self._gone()
-            if not is_unknown(gone) and gone:
+            unknown = is_unknown(gone)
+            if not unknown and gone:
                 return
-            row = drawn_in_some_runs(rows) if acts and is_unknown(gone) else list(itertools.islice(rows, 1))
+            row = list(itertools.islice(rows, 1)) if drawn is None else drawn.next(not unknown)
             if not row:
                 return
             yield row[0]

@@ -16,6 +16,11 @@ from futurex.frontend.trace import current
 def lose(values: Any) -> None:
     """Let nobody ask an iterator for more, nor those that it goes through: how far they went depends on the run, or
     somebody else goes on from there."""
+    current().freeze(_passed(values))
+
+
+def _passed(values: Any) -> list[Any]:
+    """An iterator, and those that it goes through."""
     found: dict[int, Any] = {}
     todo = [values]
     while todo:
@@ -23,14 +28,25 @@ def lose(values: Any) -> None:
         if id(each) not in found and (type(each) is tuple or hasattr(type(each), "__next__")):
             found[id(each)] = each
             todo += gc.get_referents(each)  # of a generator what its frame holds, of a `zip` a tuple of iterators
-    current().freeze(each for each in found.values() if type(each) is not tuple)
+    return [each for each in found.values() if type(each) is not tuple]
 
 
-def drawn_in_some_runs(values: Iterator[Any]) -> list[Any]:
-    """The next row, if there is one, which some runs do not ask for: what makes it must leave nothing behind."""
-    lose(values)
-    with only_looks("a round behind one that may have left its loop, whose iterator does more than look"):
-        return list(itertools.islice(values, 1))
+class Drawn:
+    """The rows of an iterator, one by one, of which asking for the next may do more than look."""
+
+    def __init__(self, values: Iterator[Any]) -> None:
+        self.values, self._lost = values, False
+
+    def next(self, surely: bool) -> list[Any]:
+        """The next row, if there is one. What some runs do not ask for must leave nothing behind when it is made."""
+        if not surely:
+            lose(self.values)
+            self._lost = True
+            with only_looks("a round behind one that may have left its loop, whose iterator does more than look"):
+                return list(itertools.islice(self.values, 1))
+        if not self._lost and any(id(each) in current().frozen for each in _passed(self.values)):
+            raise Escape("an iterator that a round of its own loop goes on with", "how far it went depends on data")
+        return list(itertools.islice(self.values, 1))
 
 
 @contextmanager
