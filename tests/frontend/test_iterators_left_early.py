@@ -5,24 +5,26 @@ import pytest
 from compare import same
 
 import futurex as fx
+from futurex.frontend import variants
+from futurex.frontend.control import paths
 
 
 class Model:
     """An object with state, which makes one element after the other, as models that write texts do."""
 
     def __init__(self):
-        self.cache, self.steps = np.zeros(6), 0
+        self.cache, self.steps = np.zeros(9), 0
 
     def step(self, x, k):
         self.cache[k] = x[k] + 1
         return x[k]
 
     def made(self, x):
-        for k in range(5):
+        for k in range(len(x)):
             yield self.step(x, k)
 
     def counted(self, x):
-        for k in range(5):
+        for k in range(len(x)):
             self.steps += 1
             yield x[k]
 
@@ -130,6 +132,33 @@ def test_what_an_iterator_does_is_done_up_to_where_it_is_left(f):
         assert same(np.asarray(staged(x, mine)), np.asarray(f(x, theirs)))
         assert same(mine.cache, theirs.cache)
         assert mine.steps == theirs.steps
+
+
+def listed_by_steps(x, model):
+    out = []
+    for value in model.made(x):
+        if value > 2.5:
+            break
+        out.append(value)
+    return out
+
+
+def test_ways_out_are_not_traced_one_by_one_where_an_iterator_is_left(monkeypatch):
+    """A list whose length data tells would be another result on each of them."""
+    forks, traced = [], variants.trace_into
+
+    def counted(variant, trace, *given):
+        try:
+            return traced(variant, trace, *given)
+        finally:
+            forks.append(trace.forks)
+
+    monkeypatch.setattr(variants, "trace_into", counted)
+    staged, mine, theirs = fx.futurize(listed_by_steps), Model(), Model()
+    for x in np.array([[0, 1, 2, 2, 1, 0, 3, 1], [1, 2, 3, 0, 9, 1, 1, 1], [0, 1, 2, 1, 2, 1, 2, 1.0]]):
+        assert [float(each) for each in staged(x, mine)] == listed_by_steps(x, theirs)
+        assert same(mine.cache, theirs.cache)
+    assert max(forks) <= paths.FEW + 1
 
 
 def rest_of_a_list(x):

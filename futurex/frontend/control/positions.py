@@ -67,4 +67,6 @@ def only_looks(what: str) -> Iterator[None]:
 
 
 def _partly(what: str) -> Escape:
-    return Escape(what, "whether it comes to that depends on data")
+    escape = Escape(what, "whether it comes to that depends on data")
+    escape.one_by_one = True
+    return escape
