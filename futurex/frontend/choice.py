@@ -71,7 +71,6 @@ class Choice:
         "_calls", "_failures", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant",
     )  # fmt: skip
     trials = TRIALS
-    usual: Callable[[list[float]], float] = staticmethod(min)
 
     def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any] | None) -> None:
         """``variant``: one that only :func:`computes`, for which ``pack`` puts its results into the nest that calls
@@ -156,6 +155,10 @@ class Choice:
         better = _BETTER if waits or is_short(plan) else longer
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls, self._failures = self.plain, 0, 0
+
+    def usual(self, seconds: list[float]) -> float:
+        """What a call takes, of those that were measured."""
+        return min(seconds)
 
     def failed(self) -> None:
         """A plain call raised, and is made again, staged, if it only computes: then that must be seldom."""
@@ -286,23 +289,21 @@ def _view(chain: Chain, frozen: bool, value: Any) -> Any:
     return read_only(seen) if frozen else seen
 
 
-def _most(seconds: list[float]) -> float:
-    """The mean of calls, but for the slowest fourth, which others on the machine may have held up."""
-    kept = sorted(seconds)[: (3 * len(seconds) + 3) // 4]
-    return sum(kept) / len(kept)
-
-
 class ChoiceOfSizes(Choice):
     """The choice of a trace that serves calls of many sizes: these take turns, so that many of them are compared, and
     plain ones are made in the way that is right for all."""
 
     __slots__ = ()
     trials = 3 * TRIALS
-    usual = staticmethod(_most)
 
     def __init__(self, variant: Variant) -> None:
         self.variant, self._pack, self.call = variant, None, call_for_futures
         self._begin()
+
+    def usual(self, seconds: list[float]) -> float:
+        """The mean of calls, but for the slowest fourth, which others on the machine may have held up."""
+        kept = sorted(seconds)[: (3 * len(seconds) + 3) // 4]
+        return sum(kept) / len(kept)
 
 
 def takes_futures(variant: Variant) -> bool:

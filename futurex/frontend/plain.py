@@ -146,7 +146,7 @@ def overlap(written: list[np.ndarray], leaves: list[Any], captured: list[Any]) -
     own = {id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values()
     arrays = [*own, *(array for array in captured if isinstance(array, np.ndarray))]
     holders = list(map(_holder, arrays))
-    known = {None: len(arrays)} if None in holders else collections.Counter(holders)
+    known: dict[int | None, int] = {} if None in holders else collections.Counter(holders)
     for target in written:
         mine = _holder(target)
         if known.get(mine) != 1:  # in a model of a hundred arrays of their own there is none to compare
