@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +26,18 @@ def _passed(values: Any) -> list[Any]:
     todo = [values]
     while todo:
         each = todo.pop()
-        if id(each) not in found and (type(each) is tuple or hasattr(type(each), "__next__")):
-            found[id(each)] = each
-            todo += gc.get_referents(each)  # of a generator what its frame holds, of a `zip` a tuple of iterators
-    return [each for each in found.values() if type(each) is not tuple]
+        if id(each) in found:
+            continue
+        found[id(each)] = each
+        held = gc.get_referents(each)  # of a generator what its frame holds, of a `zip` a tuple of iterators
+        if type(each) not in _HOLD_DATA:
+            held += [entry for group in held if type(group) is tuple for entry in group]
+        todo += [entry for entry in held if hasattr(type(entry), "__next__")]
+    return list(found.values())
+
+
+_HOLD_DATA = (types.GeneratorType, type(iter(())))
+"""Iterators whose tuples may be long, and are none that they go through."""
 
 
 class Drawn:
