@@ -3,7 +3,7 @@
 What a function costs staged is known only when its plan has settled, and what it costs plain only when it has run so.
 Therefore calls of one kind go both ways a few times, each call one way, and the faster way stays; they are compared
 again from time to time. Calls that compute, write into arguments, draw from generators, print, or change lists, dicts
-and objects have the choice; those that are given futures have none.
+and objects have the choice, and so have those of many sizes that share a trace; those that are given futures have none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from futurex.frontend.entries import Listed
 from futurex.frontend.inflight import is_short
 from futurex.frontend.lists import parts_of
 from futurex.frontend.ownership import call_and_look
-from futurex.frontend.plain import as_futures, is_apart
+from futurex.frontend.plain import as_futures, call_for_futures, is_apart
 from futurex.frontend.returned import Kind, Part, Several, written_call
 from futurex.frontend.variants import Output, Variant
 from futurex.ops.views import Chain, read_only, view
@@ -47,7 +47,9 @@ _HOPELESS = 8.0  # times the slowest staged call: where plain ones take so long,
 _COLD = 2e-3  # seconds of them before that is said: Python's first run of a function of microseconds takes 20 of them
 _ARGUMENTS = ("arg", "row")
 """Kinds of outputs that are arrays of the caller's, and views of such."""
-_AS_THEY_ARE = (*_ARGUMENTS, "given", "outside", "static", "set", "either", "nest", "rows", "entries")
+_AS_THEY_WERE = (*_ARGUMENTS, "given", "outside", "static", "set")
+"""Those that a plain call returns as a run does, whatever it is."""
+_AS_THEY_ARE = (*_AS_THEY_WERE, "either", "nest", "rows", "entries")
 """Those that a plain call returns as a run does, or of which it is seen that it does not."""
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
@@ -68,6 +70,7 @@ class Choice:
     __slots__ = (
         "_calls", "_failures", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant",
     )  # fmt: skip
+    trials = TRIALS
 
     def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any] | None) -> None:
         """``variant``: one that only :func:`computes`, for which ``pack`` puts its results into the nest that calls
@@ -79,6 +82,9 @@ class Choice:
         self.call = written_call(variant.structure, kinds, self._acted if pack is None else self._looked)
         """``call(function, args, kwargs)``: what the call would return staged. Raises Misfit for a result of another
         kind, and what the function raises."""
+        self._begin()
+
+    def _begin(self) -> None:
         self.open = True
         self.plain = False  # do calls go as plain NumPy?
         self.seconds = (0.0, 0.0)  # of a call, staged and plain, as last compared
@@ -141,14 +147,18 @@ class Choice:
         """A plain call, begun at ``began``, is over."""
         self._plain.append(time.perf_counter() - began)
         hopeless = min(self._plain) > _HOPELESS * max(self._staged) and sum(self._plain) > _COLD
-        if len(self._plain) < TRIALS and not hopeless:
+        if len(self._plain) < self.trials and not hopeless:
             return
-        self.seconds = min(self._staged), min(self._plain)
+        self.seconds = self.usual(self._staged), self.usual(self._plain)
         plan, waits = self.variant.plan, self.acts or self.variant.has_log
         longer = _CLEARLY_BETTER if isinstance(plan, Plan) and plan.habit.waits else _MUCH_BETTER
         better = _BETTER if waits or is_short(plan) else longer
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls, self._failures = self.plain, 0, 0
+
+    def usual(self, seconds: list[float]) -> float:
+        """What a call takes, of those that were measured."""
+        return min(seconds)
 
     def failed(self) -> None:
         """A plain call raised, and is made again, staged, if it only computes: then that must be seldom."""
@@ -222,8 +232,7 @@ def leaves_little(variant: Variant) -> bool:
     together = _left_together(variant)
     alone = [output for k, output in enumerate(variant.outputs) if k not in together]
     left = [each for output in alone for each in _every(output)]
-    puts = (output for change in variant.changes for entry in change.entries for output in entry.outputs)
-    put = {each.index for output in puts for each in _every(output) if each.kind == "out"}
+    put = _put(variant)
     new = [each.index for each in left if each.kind == "out"] + list({part.number for part in together.values()})
     return (
         not (variant.opened or variant.gives or takes_futures(variant))
@@ -234,6 +243,27 @@ def leaves_little(variant: Variant) -> bool:
             for each in left
         )
         and len(put.union(new)) == len(put) + len(new)  # an array in two places would come back as somebody else's
+    )
+
+
+def _put(variant: Variant) -> set[int]:
+    """The results of a run that it puts into the caller's objects."""
+    puts = (output for change in variant.changes for entry in change.entries for output in entry.outputs)
+    return {each.index for output in puts for each in _every(output) if each.kind == "out"}
+
+
+def leaves_whole_arrays(variant: Variant) -> bool:
+    """Does a call leave nothing but new arrays, each in one place, constants and arguments, whatever their sizes are?
+    What :func:`call_for_futures` makes of these is what a run does."""
+    put, new = _put(variant), [each.index for each in variant.outputs if each.kind == "out"]
+    return (
+        not (variant.gives or takes_futures(variant))
+        and all(
+            each.kind in _AS_THEY_WERE
+            or (each.kind == "out" and each.aval is not None and not (each.chain or each.aval.weak))
+            for each in variant.outputs
+        )
+        and len(put.union(new)) == len(put) + len(new)
     )
 
 
@@ -257,6 +287,23 @@ def _is_whole(parts: dict[int, Part]) -> bool:
 def _view(chain: Chain, frozen: bool, value: Any) -> Any:
     seen = view(value, chain, ())
     return read_only(seen) if frozen else seen
+
+
+class ChoiceOfSizes(Choice):
+    """The choice of a trace that serves calls of many sizes: these take turns, so that many of them are compared, and
+    plain ones are made in the way that is right for all."""
+
+    __slots__ = ()
+    trials = 3 * TRIALS
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant, self._pack, self.call = variant, None, call_for_futures
+        self._begin()
+
+    def usual(self, seconds: list[float]) -> float:
+        """The mean of calls, but for the slowest fourth, which others on the machine may have held up."""
+        kept = sorted(seconds)[: (3 * len(seconds) + 3) // 4]
+        return sum(kept) / len(kept)
 
 
 def takes_futures(variant: Variant) -> bool:

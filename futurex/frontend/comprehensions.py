@@ -42,6 +42,8 @@ class Comprehension:
         self.make, self.each, self.tests, self.site = make, each, tests, Site(code, line, column)
         self.rows = values.rest() if isinstance(values, Rows) and current().is_newest(values) else None
         self._values = values
+        if self.rows is not None:
+            control.lose(values)  # the generator goes on with it, as far as it is asked to
 
     @property
     def values(self) -> Any:

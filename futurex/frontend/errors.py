@@ -39,6 +39,7 @@ class Escape(Signal):
         self.unseen = False  # a fragment could stand here if it were known what the call returns
         self.numbers: set[Any] = set()  # numbers from outside that could be inputs, as guards know them
         self.counts = False  # could a trace go on that numbers its arrays?
+        self.one_by_one = False  # without lists as arrays, could a trace go on along each way out of a loop alone?
         self.source: Source | None = here()
         self.reached = reached_from(self.source)  # the line that called the library that the source is in
 

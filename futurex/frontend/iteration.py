@@ -44,7 +44,9 @@ def _column(value: Any) -> Column | None:
     if isinstance(value, TracedRange):
         return _length(value), lambda i: value.start + i * value.step
     if isinstance(value, Rows) and current().is_newest(value):
-        return value.rest()
+        rest = value.rest()
+        control.lose(value)  # whoever goes through it may stop before its end
+        return rest
     if is_gathered(value):
         return len(value), entry_at(value, len(value))
     if isinstance(value, Growing):
@@ -275,7 +277,7 @@ def _until(values: Any, answer: bool) -> list[Any]:
 
     Those behind one that depends on data are looked at in some runs only, so they must leave nothing behind.
     """
-    trace, rows, tests = current(), iter(items(_counted(values))), list[Any]()
+    rows, tests = iter(items(_counted(values))), list[Any]()
 
     def ends(value: Any) -> bool:
         tests.append(control.truth_of(value))
@@ -286,21 +288,10 @@ def _until(values: Any, answer: bool) -> list[Any]:
             return tests
         if is_unknown(tests[-1]):
             break
-    scope = trace.scopes[-1] if trace.scopes else trace
-    effects, failing = len(scope.effects), len(scope.failing)
-    try:
-        with trace.tentative():
-            any(map(ends, rows))
-            changed = trace.regions[-1].journal or trace.regions[-1].state or len(scope.effects) > effects
-            if changed or not all(node.attrs.get("kind") == "b" for node in scope.failing[failing:]):
-                raise _partly()
-    except Exception as error:
-        raise _partly() from error
+    control.lose(rows)
+    with control.only_looks("any() or all() whose later tests do more than look"):
+        any(map(ends, rows))
     return tests
-
-
-def _partly() -> Escape:
-    return Escape("any() or all() whose later tests do more than look", "whether they are made depends on data")
 
 
 @special(np.ndindex)

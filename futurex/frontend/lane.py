@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, Misfit, computes, leaves_little, places
+from futurex.frontend.choice import Choice, ChoiceOfSizes, Misfit, computes, leaves_little, leaves_whole_arrays, places
 from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
@@ -65,7 +65,7 @@ class Lane:
         self.choice = choice
         self.match = match
         self.valid = variant.quickly_valid()
-        self.pack = _pack(variant) if variant.graph is not None else None
+        self.pack = _pack(variant) if variant.graph is not None and not variant.opened else None
         self.plain = PlainCalls()
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
@@ -130,17 +130,22 @@ class Lane:
 def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:
     """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure.
 
-    A trace that was given up has one, too: to plain NumPy.
+    A trace that was given up has one, too: to plain NumPy. One for many sizes has only the choice.
 
     ``choice``: the function means plain NumPy, so its calls may go as that.
     """
     if variant.opened:
-        return None
+        has_choice = choice and variant.graph is not None and leaves_whole_arrays(variant)
+        return Lane(variant, _none, ChoiceOfSizes(variant)) if has_choice else None
     try:
         match = _Matcher(structure, variant.leaves, leaves).function()
         return Lane(variant, match, _choice(variant) if choice and variant.graph is not None else None)
     except (_Unsure, Unwritten):
         return None
+
+
+def _none(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """The match of a trace for many sizes: the long way alone finds what they are."""
 
 
 def _choice(variant: Variant) -> Choice | None:

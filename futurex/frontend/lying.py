@@ -156,4 +156,4 @@ def may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
     every = (leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written)
     arrays = [target for target in every if isinstance(target, np.ndarray)]
     # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
-    return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)
+    return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(arrays, leaves, captured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import functools
@@ -140,11 +141,25 @@ def folded(array: np.ndarray) -> bool:
     return False
 
 
-def overlap(leaves: list[Any], captured: list[Any]) -> bool:
-    """Do two different arrays among the arguments, or an argument and an array from outside, share memory?"""
-    own = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values())
-    arrays = own + [array for array in captured if isinstance(array, np.ndarray)]
-    return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
+def overlap(written: list[np.ndarray], leaves: list[Any], captured: list[Any]) -> bool:
+    """Does one of these arrays share memory with another one among the arguments, or from outside?"""
+    own = {id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values()
+    arrays = [*own, *(array for array in captured if isinstance(array, np.ndarray))]
+    holders = list(map(_holder, arrays))
+    known: dict[int | None, int] = {} if None in holders else collections.Counter(holders)
+    for target in written:
+        mine = _holder(target)
+        if known.get(mine) != 1:  # in a model of a hundred arrays of their own there is none to compare
+            near = [other for other, its in zip(arrays, holders, strict=True) if mine is None or its in (mine, None)]
+            if sum(np.may_share_memory(target, other) for other in near) > 1:
+                return True
+    return False
+
+
+def _holder(array: np.ndarray) -> int | None:
+    """Whose memory an array has: its own, or that of the array of which it is a view; None for anybody else's."""
+    base = array if array.base is None else array.base
+    return id(base) if type(base) is np.ndarray and base.base is None else None
 
 
 _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)})

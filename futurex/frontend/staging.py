@@ -130,8 +130,10 @@ class Futurized(Standing, Generic[P, R]):
             self._remember(variant, leaves, args, kwargs)
             lane = variant.lane  # of a trace that others take turns with
             choice = lane.choice if lane is not None else None
-            if choice is not None and choice.open and (found := lane.match(args, kwargs)) is not None:
-                return lane.either_way(self._run_again, found, args, kwargs, time.perf_counter())
+            if choice is not None and choice.open:
+                found = leaves if variant.opened else lane.match(args, kwargs)
+                if found is not None:
+                    return lane.either_way(self._run_again, found, args, kwargs, time.perf_counter())
             return self._run(variant, leaves, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
             fold(error)

@@ -29,6 +29,7 @@ _BY_SIZE = frozenset((
 ))  # fmt: skip
 """Operations of networks: compiled for known sizes they are many times faster in float32, and round otherwise."""
 OFTEN = 3  # calls of one size that make a trace of its own worth while
+A_CALLS_NODES = 20  # of a trace for which it must come once more, where numbers alone differ
 _KEPT = 8  # families, and traces of one
 _COUNTED = 1024  # sizes of which it is known how often they came: a step's number is another one in every call
 _INT = np.dtype(np.int64)
@@ -89,7 +90,15 @@ class Symbolic:
         self.calls[key] = count
         if len(self.calls) > _COUNTED:
             self.calls.popitem(last=False)
-        return count >= OFTEN
+        return count >= self._often()
+
+    def _often(self) -> int:
+        """Extents that are known are worth compiled kernels. Numbers are worth less than a long trace of them costs: a
+        list of words that is to be gone on with, a thousand nodes, comes a few times for each text that is tried."""
+        graph = self.variant.graph if self.variant is not None else None
+        if graph is None or any(aval.shape for aval in self.avals.values()):
+            return OFTEN
+        return max(OFTEN, len(graph.nodes) // A_CALLS_NODES)
 
 
 def _may_be(symbol: Symbol, extent: int) -> bool:

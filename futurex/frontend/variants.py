@@ -325,6 +325,8 @@ class Learned:
         if self.stacks is None or not (trace.grown or self.stacks):
             return False
         found = {**self.stacks, **trace.grown}
+        if escape.one_by_one and found == self.stacks:
+            return False  # with a trace of each way out, which takes seconds, lists would differ in length at the end
         if None in found.values() or (found == self.stacks and not escape.candidates):
             self.stacks = None
             return True

@@ -299,3 +299,35 @@ def test_how_often_sizes_came_is_known_of_the_last_ones():
     assert found[2:] == [trace] * 4998  # the third call showed what changes
     assert len(trace.calls) < 2000
     assert [asked(4) for _ in range(3)] == [trace, trace, None]  # it comes often
+
+
+def waves(x, n):
+    for wave in (np.sin, np.cos) * 30:
+        x = wave(x) + n
+    return x
+
+
+def test_numbers_have_a_trace_of_their_own_once_they_came_as_often_as_it_is_long():
+    f, x = fx.futurize(waves), line(3)
+
+    def traces(n, calls):
+        for _ in range(calls):
+            assert agree(bits(plain(f(x, n))), bits(waves(x, n)))
+        return sum(map(len, f._variants.values()))
+
+    before = [traces(n, 1) for n in range(2, 8)][-1]
+    (trace,) = f._families.variants()
+    often = len(trace.graph.nodes) // 20
+    assert 6 <= often <= 9
+    assert traces(9, often - 1) == before
+    assert traces(9, 2) == before + 1
+
+
+def test_extents_have_one_as_soon_as_they_come_often():
+    f = fx.futurize(waves)
+    for n in (3, 4, 5, 6):
+        f(line(n), 2)
+    before = sum(map(len, f._variants.values()))
+    for _ in range(3):
+        f(line(9), 2)
+    assert sum(map(len, f._variants.values())) == before + 1

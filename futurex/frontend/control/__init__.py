@@ -10,6 +10,7 @@ from futurex.frontend.control.choices import and_, assert_, assert_not, body, if
 from futurex.frontend.control.collected import Appended
 from futurex.frontend.control.loops import for_, while_, while_small
 from futurex.frontend.control.paths import IN_BRANCH, decided
+from futurex.frontend.control.positions import lose, only_looks
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import UNDEF, asked, is_unknown, truth, truth_of
 
@@ -29,7 +30,9 @@ __all__ = [
     "if_",
     "if_expression",
     "is_unknown",
+    "lose",
     "not_",
+    "only_looks",
     "or_",
     "truth",
     "truth_of",

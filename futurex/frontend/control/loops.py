@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH
+from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
 from futurex.frontend.errors import Escape, Retrace
@@ -166,6 +168,8 @@ def for_(
         return
     if isinstance(iterable, Rows) and current().is_newest(iterable):
         loop.over_rows(*iterable.rest())
+        if left is not None:
+            lose(iterable)
         return
     if isinstance(iterable, Growing):
         loop.stage(iterable.live_range(), iterable.row)
@@ -193,7 +197,7 @@ def for_(
             return
         loop.unroll(values, len(values))
         return
-    loop.unroll(values)
+    loop.unroll(values, acts=type(iterable) not in (list, tuple, dict))
 
 
 def _kinds(state: State) -> Iterator[Any]:
@@ -341,28 +345,42 @@ class _Loop:
         elif not self.is_long(length) or not self.attempt(range(length), row):
             self.unroll((row(k) for k in range(length)), length)
 
-    def _round(self, value: Any) -> bool:
-        """One round by itself; False once the loop was surely left."""
-        gone = self.left() if self.left is not None else False
+    def _gone(self) -> Any:
+        """Was the loop left? Not only the run may know."""
+        return self.left() if self.left is not None else False
+
+    def _round(self, value: Any) -> None:
+        """One round by itself, unless the loop was surely left."""
+        gone = self._gone()
         if is_unknown(gone):
             if_(not_(gone), lambda: self.body(value), lambda: None, self.get, self.set_, self.names)
-        elif gone:
-            return False
-        else:
+        elif not gone:
             self.body(value)
-        return True
 
-    def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
+    def _rows(self, values: Iterable[Any], acts: bool) -> Iterator[Any]:
+        """The rows of rounds up to the one that surely leaves. ``acts``: may asking for one do more than look?"""
+        rows = iter(values)
+        drawn = Drawn(rows) if acts else None
+        while True:
+            gone = self._gone()
+            unknown = is_unknown(gone)
+            if not unknown and gone:
+                return
+            row = list(itertools.islice(rows, 1)) if drawn is None else drawn.next(not unknown)
+            if not row:
+                return
+            yield row[0]
+
+    def unroll(self, values: Iterable[Any], rounds: int = 0, acts: bool = False) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
         first, around = made_here(), Unrolled(getattr(self.body, "__code__", None) if rounds else None, rounds)
-        for count, value in enumerate(values):
+        for count, value in enumerate(self._rows(values, acts)):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
             if count > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
             with around:
-                if not self._round(value):
-                    return
+                self._round(value)
 
     def stage(
         self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.outside import own_container
 from futurex.tree.pytree import leaf
 
 
@@ -32,6 +33,7 @@ class Rows:
 
     def rest(self) -> tuple[Any, Callable[[Any], Any]]:
         """Use the iterator up: how many rows remain, and the row with a number."""
+        own_container(self, "the position of an iterator")
         first, row = self.position, self.row
         self.position = self.length
         return (self.length - first if first else self.length), (lambda i: row(i + first)) if first else row
