@@ -46,7 +46,7 @@ from futurex.frontend.outside import (
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
-from futurex.frontend.standing import METHODS
+from futurex.frontend.standing import METHODS, Standing
 from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
@@ -510,8 +510,8 @@ def _stored(value: Any, name: str) -> Any:
 
 
 def _describes(stored: Any, method: str) -> bool:
-    """Is what a class has under a name an object whose own class says how the attribute is read or set?"""
-    return isinstance(getattr(type(stored), method, None), types.FunctionType)
+    """Is what a class has under a name an object whose own class, no function's, says how that is read or set?"""
+    return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
 
 
 def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
