@@ -83,6 +83,7 @@ class Variant:
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
     lying: Lying = field(default_factory=Lying)  # how the plan takes large arguments
     plainly: Any = None  # the function as plain calls call it
+    throughout: Any = None  # as those call it in which what is futurized is plain as well
     nests: bool = True  # it may call what is futurized itself
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
@@ -366,6 +367,7 @@ def _traced(
         variant.captures = []
     variant.nests = trace.nests or variant.graph is None  # what a trace did not come to may call some
     variant.plainly = plainly(function) if variant.nests else function
+    variant.throughout = plainly(function, throughout=True) if variant.nests else function
     return variant, trace
 
 
