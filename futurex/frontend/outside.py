@@ -17,7 +17,7 @@ from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, 
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
-from futurex.frontend.standing import METHODS, Method
+from futurex.frontend.standing import METHODS, Method, Standing
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered
 from futurex.ops.streams import GENERATORS
@@ -204,6 +204,29 @@ def refuse_special(*values: Any) -> None:
     method = special_method(list(values))
     if method:
         raise Escape(f"a call of {method} by code that is not traced", "what it reads is not known to the tracer")
+
+
+def describes(stored: Any, method: str) -> bool:
+    """Is what a class has under a name an object whose own class, no function's, says how that is read or set?"""
+    return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
+
+
+def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
+    """How an attribute is found must be plain Python, of an object that the function made itself, of which nothing is
+    read again, and of others once the trace has changed something that their classes may read."""
+    if type(value) is super or not is_users(type(value)):
+        return
+    kept = name in getattr(value, "__dict__", ())
+    dynamic = stored is None and not kept and hasattr(type(value), "__getattr__")
+    if not (dynamic or describes(stored, "__get__")):
+        return
+    if not current().is_own(value):
+        if (kept and not describes(stored, "__set__")) or not current().has_changed():
+            return
+        what = f"whether a {type(value).__qualname__} has kept {name!r}"
+        guard = guard_of(what, lambda: name in getattr(value, "__dict__", ()), False)
+        current().guards.setdefault((id(value), "kept", name), guard)  # as it has once it was computed
+    raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
 
 
 def guard_method(value: Any, method: types.MethodType | Method, name: str) -> None:

@@ -441,6 +441,7 @@ def trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any],
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
     trace.futures = {cell for cell, place in entered.positions.items() if isinstance(leaves[place], Array)}
+    trace.given = entered.positions.keys()
     trace.replays = True
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)

@@ -1,6 +1,7 @@
 """Dataclasses and named tuples hold more than their fields: what was assigned to them goes with them."""
 
 import dataclasses
+import functools
 from collections import namedtuple
 
 import numpy as np
@@ -97,3 +98,73 @@ def test_what_defaults_hold_is_looked_at_at_every_call():
         for _ in range(4):
             np.testing.assert_array_equal(np.asarray(futurized(x)), with_defaults(x))
             assert np.asarray(futurized(x)).dtype == with_defaults(x).dtype
+
+
+class Total:
+    """A descriptor that computes at every look."""
+
+    def __get__(self, instance, owner=None):
+        return instance.w.sum()
+
+
+class Weighted:
+    total = Total()
+
+    def __init__(self, w):
+        self.w = w
+
+    @functools.cached_property
+    def norm(self):
+        return np.sqrt((self.w**2).sum())
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.w * len(name)
+
+
+def binds(weighted, x):
+    weighted.w = weighted.w + x
+    return weighted.norm, weighted.total, weighted.abc
+
+
+def writes(weighted, x):
+    weighted.w += x
+    return weighted.norm, weighted.total, weighted.abc
+
+
+def writes_an_argument(weighted, x):
+    before = weighted.total
+    x += 1
+    return before, weighted.norm, weighted.w is x
+
+
+def reads(weighted, x):
+    return weighted.norm + x, weighted.total, weighted.abc
+
+
+@pytest.mark.parametrize("function", [binds, writes, writes_an_argument, reads])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_classes_compute_is_computed_of_what_the_call_has_changed(function, shared):
+    """And kept, where Python keeps it: later calls find that."""
+    futurized = fx.futurize(function)
+    mine, theirs = Weighted(np.arange(3.0)), Weighted(np.arange(3.0))
+    for k in range(5):
+        if k == 3:
+            mine, theirs = Weighted(np.arange(3.0) + 7), Weighted(np.arange(3.0) + 7)
+        x, same = (mine.w, theirs.w) if shared else (np.ones(3) * k, np.ones(3) * k)
+        for one, two in zip(futurized(mine, x), function(theirs, same), strict=True):
+            np.testing.assert_array_equal(np.asarray(one), two)
+        assert vars(mine).keys() == vars(theirs).keys()
+        for name, value in vars(theirs).items():
+            np.testing.assert_array_equal(np.asarray(vars(mine)[name]), value)
+
+
+def test_what_objects_keep_is_staged_from_the_second_call_on():
+    norms, weighted = fx.futurize(lambda weighted, x: binds(weighted, x)[0]), Weighted(np.arange(3.0))
+    kept = fx.futurize(lambda weighted, x: weighted.norm * x)
+    for k in range(3):
+        assert float(norms(weighted, np.ones(3))) == np.sqrt(14.0), k
+        assert kept(weighted, np.ones(3)).tolist() == [np.sqrt(14.0)] * 3
+    assert "staged" in kept.explain()
+    assert "plain" not in kept.explain()
