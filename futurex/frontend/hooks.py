@@ -137,7 +137,7 @@ class Runtime:
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = _stored(value, name)
-        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType)
+        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType | functools.partial)
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})

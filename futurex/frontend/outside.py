@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
 import sys
 import types
@@ -221,12 +222,23 @@ def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
     if not (dynamic or describes(stored, "__get__")):
         return
     if not current().is_own(value):
-        if (kept and not describes(stored, "__set__")) or not current().has_changed():
+        once = isinstance(stored, functools.cached_property)
+        if (kept and once) or not (once or dynamic or is_users(type(stored))) or _computed(value, name, once):
             return
         what = f"whether a {type(value).__qualname__} has kept {name!r}"
         guard = guard_of(what, lambda: name in getattr(value, "__dict__", ()), False)
         current().guards.setdefault((id(value), "kept", name), guard)  # as it has once it was computed
     raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
+
+
+def _computed(value: Any, name: str, once: bool) -> bool:
+    """Can what the class of an object from outside computes be computed now? It would keep what is traced."""
+    if current().has_changed():
+        return False
+    if once and any_traced([getattr(value, name)]):
+        del vars(value)[name]
+        return False
+    return True
 
 
 def guard_method(value: Any, method: types.MethodType | Method, name: str) -> None:

@@ -107,8 +107,14 @@ class Total:
         return instance.w.sum()
 
 
+@fx.futurize
+def halved(w):
+    return w / 2
+
+
 class Weighted:
     total = Total()
+    thrice = property(functools.partial(lambda factor, self: self.w * factor, 3))
 
     def __init__(self, w):
         self.w = w
@@ -116,6 +122,10 @@ class Weighted:
     @functools.cached_property
     def norm(self):
         return np.sqrt((self.w**2).sum())
+
+    @functools.cached_property
+    def halves(self):
+        return {"halves": halved(self.w), "of": 2}
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -139,11 +149,16 @@ def writes_an_argument(weighted, x):
     return before, weighted.norm, weighted.w is x
 
 
+def writes_for_a_property(weighted, x):
+    weighted.w[1] = x[0]
+    return (weighted.thrice,)
+
+
 def reads(weighted, x):
     return weighted.norm + x, weighted.total, weighted.abc
 
 
-@pytest.mark.parametrize("function", [binds, writes, writes_an_argument, reads])
+@pytest.mark.parametrize("function", [binds, writes, writes_an_argument, writes_for_a_property, reads])
 @pytest.mark.parametrize("shared", [False, True])
 def test_what_classes_compute_is_computed_of_what_the_call_has_changed(function, shared):
     """And kept, where Python keeps it: later calls find that."""
@@ -168,3 +183,12 @@ def test_what_objects_keep_is_staged_from_the_second_call_on():
         assert kept(weighted, np.ones(3)).tolist() == [np.sqrt(14.0)] * 3
     assert "staged" in kept.explain()
     assert "plain" not in kept.explain()
+
+
+def test_what_objects_keep_is_not_traced():
+    used, weighted = fx.futurize(lambda weighted, x: weighted.halves["halves"] * x), Weighted(np.arange(3.0))
+    for _ in range(3):
+        assert used(weighted, np.ones(3)).tolist() == [0.0, 0.5, 1.0]
+        assert weighted.halves["halves"].tolist() == [0.0, 0.5, 1.0]
+        assert weighted.halves["of"] == 2
+    assert "staged" in used.explain()
