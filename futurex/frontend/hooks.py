@@ -43,6 +43,7 @@ from futurex.frontend.outside import (
     own_container,
     refuse_special,
     refuse_unseen_attribute,
+    stored_under,
     taken,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
@@ -136,7 +137,7 @@ class Runtime:
             return tuple(map(as_number, found)) if name == "shape" else found
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
-        stored = _stored(value, name)
+        stored = stored_under(value, name)
         is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType | functools.partial)
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
@@ -344,7 +345,7 @@ class Runtime:
         if isinstance(target, Tracer):
             setattr(target, name, value)
             return
-        stored = _stored(target, name)
+        stored = stored_under(target, name)
         if isinstance(stored, property) and isinstance(stored.fset, types.FunctionType):
             of_class(type(target), name)
             call(stored.fset, (target, value), {})
@@ -498,16 +499,6 @@ def _rows(value: Tracer, count: int) -> list[Any]:
 
 def _nothing(state: Any) -> None:
     """A statement that binds no names."""
-
-
-def _stored(value: Any, name: str) -> Any:
-    """What the class of an object has under a name; for ``super()`` the classes that follow."""
-    order = type(value).__mro__ if not isinstance(value, type) else ()
-    if type(value) is super:
-        parent: Any = value
-        own = parent.__self_class__.__mro__
-        order = own[own.index(parent.__thisclass__) + 1 :]
-    return next((vars(base)[name] for base in order if name in vars(base)), None)
 
 
 def _is_library(value: Any) -> bool:

@@ -232,13 +232,38 @@ def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
 
 
 def _computed(value: Any, name: str, once: bool) -> bool:
-    """Can what the class of an object from outside computes be computed now? It would keep what is traced."""
-    if current().has_changed():
+    """Can what the class of an object from outside computes be computed now? It would keep what is traced; where the
+    trace has changed something, it must be no more than found somewhere."""
+    changed, kept = current().has_changed(), name in getattr(value, "__dict__", ())
+    if changed and once:
         return False
-    if once and any_traced([getattr(value, name)]):
+    found = getattr(value, name) if changed or once else None
+    if not kept and name in getattr(value, "__dict__", ()) and (changed or any_traced([found])):
         del vars(value)[name]
         return False
-    return True
+    return not changed or (found is getattr(value, name) and not isinstance(found, (*PLAIN, np.generic)))
+
+
+def asked_for(value: Any, name: str) -> bool:
+    """``hasattr(value, name)``, for which Python computes the attribute."""
+    if not current().is_own(value):
+        stored = stored_under(value, name)
+        if isinstance(stored, property) and is_users(type(value)) and current().has_changed():
+            raise Escape(f"whether a {type(value).__qualname__} has {name!r}", "its class computes it")
+        if stored is not None:
+            with contextlib.suppress(AttributeError):
+                refuse_unseen_attribute(value, name, stored)
+    return current().asked(value, name)
+
+
+def stored_under(value: Any, name: str) -> Any:
+    """What the class of an object has under a name; for ``super()`` the classes that follow."""
+    order = type(value).__mro__ if not isinstance(value, type) else ()
+    if type(value) is super:
+        parent: Any = value
+        own = parent.__self_class__.__mro__
+        order = own[own.index(parent.__thisclass__) + 1 :]
+    return next((vars(base)[name] for base in order if name in vars(base)), None)
 
 
 def guard_method(value: Any, method: types.MethodType | Method, name: str) -> None:

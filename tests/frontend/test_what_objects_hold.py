@@ -127,8 +127,14 @@ class Weighted:
     def halves(self):
         return {"halves": halved(self.w), "of": 2}
 
+    @property
+    def positive(self):
+        if self.w.sum() < 0:
+            raise AttributeError("negative")
+        return self.w.sum()
+
     def __getattr__(self, name):
-        if name.startswith("_"):
+        if name.startswith("_") or name == "positive":
             raise AttributeError(name)
         return self.w * len(name)
 
@@ -154,11 +160,31 @@ def writes_for_a_property(weighted, x):
     return (weighted.thrice,)
 
 
+def asks(weighted, x):
+    weighted.w += x
+    return hasattr(weighted, "norm"), getattr(weighted, "norm", 0) * x
+
+
+def asks_a_property(weighted, x):
+    weighted.w -= 9 * x
+    return (x * (1 if hasattr(weighted, "positive") else 2),)
+
+
+def matches(weighted, x):
+    weighted.w += x
+    match weighted:
+        case Weighted(norm=norm):
+            return (norm + x,)
+
+
 def reads(weighted, x):
     return weighted.norm + x, weighted.total, weighted.abc
 
 
-@pytest.mark.parametrize("function", [binds, writes, writes_an_argument, writes_for_a_property, reads])
+CHANGES = [binds, writes, writes_an_argument, writes_for_a_property, asks, asks_a_property, matches, reads]
+
+
+@pytest.mark.parametrize("function", CHANGES)
 @pytest.mark.parametrize("shared", [False, True])
 def test_what_classes_compute_is_computed_of_what_the_call_has_changed(function, shared):
     """And kept, where Python keeps it: later calls find that."""
@@ -192,3 +218,30 @@ def test_what_objects_keep_is_not_traced():
         assert weighted.halves["halves"].tolist() == [0.0, 0.5, 1.0]
         assert weighted.halves["of"] == 2
     assert "staged" in used.explain()
+
+
+class Module:
+    """Finds its parameters in a dict, as the layers of some libraries do."""
+
+    def __init__(self, **params):
+        self.__dict__["params"] = params
+
+    def __getattr__(self, name):
+        if name in self.__dict__["params"]:
+            return self.params[name]
+        raise AttributeError(name)
+
+
+def test_what_is_only_found_is_staged_after_changes():
+    def step(module, x):
+        module.w[...] = module.w + x
+        module.b[...] = module.b + module.w.sum()
+        return module.w * module.b, hasattr(module, "c")
+
+    futurized = fx.futurize(step)
+    mine, theirs = (Module(w=np.ones(3), b=np.zeros(3)) for _ in range(2))
+    for k in range(4):
+        for one, two in zip(futurized(mine, np.ones(3) * k), step(theirs, np.ones(3) * k), strict=True):
+            np.testing.assert_array_equal(np.asarray(one), two)
+        np.testing.assert_array_equal(mine.b, theirs.b)
+    assert "staged" in futurized.explain()
