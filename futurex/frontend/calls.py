@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import collections
 import contextlib
 import copy
@@ -505,7 +504,7 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     init = of_class(kind, "__init__")
     if issubclass(kind, BaseException):
         return _exception(kind, init, args, kwargs)
-    plain = kind.__new__ is object.__new__ and type(kind) in (type, abc.ABCMeta)
+    plain = kind.__new__ is object.__new__ and type(kind).__call__ is type.__call__
     is_data = issubclass(kind, dict | list | set | np.ndarray)
     if plain and not is_data and (isinstance(init, types.FunctionType) or init is object.__init__):
         return _instance(kind, init, args, kwargs)

@@ -34,6 +34,7 @@ from futurex.frontend.outside import (
     any_traced,
     captured_value,
     check_state,
+    describes,
     guard_method,
     is_internal_class,
     is_users,
@@ -41,6 +42,8 @@ from futurex.frontend.outside import (
     of_class,
     own_container,
     refuse_special,
+    refuse_unseen_attribute,
+    stored_under,
     taken,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
@@ -134,15 +137,14 @@ class Runtime:
             return tuple(map(as_number, found)) if name == "shape" else found
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
-        stored = _stored(value, name)
-        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType)
+        stored = stored_under(value, name)
+        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType | functools.partial)
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
-        if current().is_own(value) and type(value) is not super:
-            _refuse_unseen_attribute(value, name, stored)
-            if stored is not None and name not in getattr(value, "__dict__", ()):
-                of_class(type(value), name)
+        refuse_unseen_attribute(value, name, stored)
+        if current().is_own(value) and stored is not None and name not in getattr(value, "__dict__", ()):
+            of_class(type(value), name)
         with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
             result = getattr(value, name)
         if type(result) in METHODS:
@@ -343,13 +345,13 @@ class Runtime:
         if isinstance(target, Tracer):
             setattr(target, name, value)
             return
-        stored = _stored(target, name)
+        stored = stored_under(target, name)
         if isinstance(stored, property) and isinstance(stored.fset, types.FunctionType):
             of_class(type(target), name)
             call(stored.fset, (target, value), {})
             return
         method = of_class(type(target), "__setattr__")
-        if isinstance(method, types.FunctionType) or _describes(stored, "__set__"):
+        if isinstance(method, types.FunctionType) or describes(stored, "__set__"):
             raise Escape(f"the attribute {name!r} of a {type(target).__qualname__}", "its class says how it is set")
 
         def unchanged() -> bool:  # then every run finds it so, or there is another trace
@@ -497,28 +499,6 @@ def _rows(value: Tracer, count: int) -> list[Any]:
 
 def _nothing(state: Any) -> None:
     """A statement that binds no names."""
-
-
-def _stored(value: Any, name: str) -> Any:
-    """What the class of an object has under a name; for ``super()`` the classes that follow."""
-    order = type(value).__mro__ if not isinstance(value, type) else ()
-    if type(value) is super:
-        parent: Any = value
-        own = parent.__self_class__.__mro__
-        order = own[own.index(parent.__thisclass__) + 1 :]
-    return next((vars(base)[name] for base in order if name in vars(base)), None)
-
-
-def _describes(stored: Any, method: str) -> bool:
-    """Is what a class has under a name an object whose own class says how the attribute is read or set?"""
-    return isinstance(getattr(type(stored), method, None), types.FunctionType)
-
-
-def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
-    """Of an object that the function made itself nothing is read again: how it is found must be plain Python."""
-    dynamic = stored is None and name not in getattr(value, "__dict__", ()) and hasattr(type(value), "__getattr__")
-    if is_users(type(value)) and (dynamic or _describes(stored, "__get__")):
-        raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
 
 
 def _is_library(value: Any) -> bool:

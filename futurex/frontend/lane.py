@@ -103,7 +103,7 @@ class Lane:
             return result
         began = 0.0 if settled else time.perf_counter()
         try:
-            result = choice.call(self.variant.plainly, args, kwargs)
+            result = choice.call(self.variant.throughout, args, kwargs)
         except Misfit as misfit:
             choice.open = not (looked or self.valid())
             return misfit.result

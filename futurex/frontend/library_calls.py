@@ -26,6 +26,7 @@ from futurex.frontend.numbers import check_attribute, number_of
 from futurex.frontend.numpy_api.source import CONSTRUCTED
 from futurex.frontend.outside import (
     any_traced,
+    asked_for,
     captured_value,
     items,
     of_class,
@@ -215,7 +216,7 @@ def _hasattr(value: Any, name: str) -> bool:
     if isinstance(value, Tracer):
         check_attribute(value, name)
         return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
-    return current().asked(value, name)
+    return asked_for(value, name)
 
 
 @special(getattr)

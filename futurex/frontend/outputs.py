@@ -17,8 +17,10 @@ from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.kept import Kept
 from futurex.frontend.lists import TracedList, parts_of
+from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
+from futurex.frontend.standing import METHODS
 from futurex.frontend.trace import Cell, current, emit
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
@@ -105,6 +107,8 @@ class Outputs:
             return Output("set", value=frozenset(leaf))
         if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
             raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
+        if isinstance(leaf, (*METHODS, types.BuiltinMethodType)) and _is_of_the_call(leaf.__self__):
+            raise Escape("a method as a result", "it would be one of the same object at every call")
         if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
             raise Escape("a function as a result", "it would be the same object at every call")
         return Output("static", value=leaf)
@@ -207,6 +211,12 @@ class Outputs:
 
 def _holds_traced(leaf: Any) -> bool:
     return type(leaf) is slice and any(isinstance(part, Tracer) for part in (leaf.start, leaf.stop, leaf.step))
+
+
+def _is_of_the_call(owner: Any) -> bool:
+    """Does every call have another such object, or does something else stand for it in the trace?"""
+    stands = isinstance(owner, Tracer) or hasattr(type(owner), "__fx_traced__")
+    return stands or is_container(owner) or current().is_own(owner)
 
 
 def alternatives(result: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
 import sys
 import types
@@ -17,7 +18,7 @@ from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, 
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
-from futurex.frontend.standing import METHODS, Method
+from futurex.frontend.standing import METHODS, Method, Standing
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered
 from futurex.ops.streams import GENERATORS
@@ -204,6 +205,65 @@ def refuse_special(*values: Any) -> None:
     method = special_method(list(values))
     if method:
         raise Escape(f"a call of {method} by code that is not traced", "what it reads is not known to the tracer")
+
+
+def describes(stored: Any, method: str) -> bool:
+    """Is what a class has under a name an object whose own class, no function's, says how that is read or set?"""
+    return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
+
+
+def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
+    """How an attribute is found must be plain Python, of an object that the function made itself, of which nothing is
+    read again, and of others once the trace has changed something that their classes may read."""
+    if type(value) is super or not is_users(type(value)):
+        return
+    kept = name in getattr(value, "__dict__", ())
+    dynamic = stored is None and not kept and hasattr(type(value), "__getattr__")
+    if not (dynamic or describes(stored, "__get__")):
+        return
+    if not current().is_own(value):
+        once = isinstance(stored, functools.cached_property)
+        if (kept and once) or not (once or dynamic or is_users(type(stored))) or _computed(value, name, once):
+            return
+        what = f"whether a {type(value).__qualname__} has kept {name!r}"
+        guard = guard_of(what, lambda: name in getattr(value, "__dict__", ()), False)
+        current().guards.setdefault((id(value), "kept", name), guard)  # as it has once it was computed
+    raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
+
+
+def _computed(value: Any, name: str, once: bool) -> bool:
+    """Can what the class of an object from outside computes be computed now? It would keep what is traced; where the
+    trace has changed something, it must be no more than found somewhere."""
+    changed, kept = current().has_changed(), name in getattr(value, "__dict__", ())
+    if changed and once:
+        return False
+    found = getattr(value, name) if changed or once else None
+    if not kept and name in getattr(value, "__dict__", ()) and (changed or any_traced([found])):
+        del vars(value)[name]
+        return False
+    return not changed or (found is getattr(value, name) and not isinstance(found, (*PLAIN, np.generic)))
+
+
+def asked_for(value: Any, name: str) -> bool:
+    """``hasattr(value, name)``, for which Python computes the attribute."""
+    if not current().is_own(value):
+        stored = stored_under(value, name)
+        if isinstance(stored, property) and is_users(type(value)) and current().has_changed():
+            raise Escape(f"whether a {type(value).__qualname__} has {name!r}", "its class computes it")
+        if stored is not None:
+            with contextlib.suppress(AttributeError):
+                refuse_unseen_attribute(value, name, stored)
+    return current().asked(value, name)
+
+
+def stored_under(value: Any, name: str) -> Any:
+    """What the class of an object has under a name; for ``super()`` the classes that follow."""
+    order = type(value).__mro__ if not isinstance(value, type) else ()
+    if type(value) is super:
+        parent: Any = value
+        own = parent.__self_class__.__mro__
+        order = own[own.index(parent.__thisclass__) + 1 :]
+    return next((vars(base)[name] for base in order if name in vars(base)), None)
 
 
 def guard_method(value: Any, method: types.MethodType | Method, name: str) -> None:

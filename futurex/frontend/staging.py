@@ -39,7 +39,7 @@ from futurex.frontend.trace import calls_futurized, tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
-from futurex.ops.plainly import called_plainly, plain_calls, plainly
+from futurex.ops.plainly import called_plainly, plain_calls, plainly, throughout
 from futurex.ops.streams import state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import floating
@@ -97,7 +97,7 @@ class Futurized(Standing, Generic[P, R]):
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
-            return waited_for(self, args, kwargs)
+            return self.plain(*args, **kwargs) if throughout() and self._means_numpy else waited_for(self, args, kwargs)
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,6 +187,7 @@ class Trace:
         self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.futures: set[Cell] = set()  # of arguments: whether two are one the trace does not say
+        self.given: Collection[Cell] = ()  # of the arrays that the call is given
         self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
         self.prints = self.waits = False  # may a run print or warn, or find out that only plain Python will do?
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
@@ -289,6 +290,11 @@ class Trace:
             guard = Guard(f"hasattr {name}", lambda: hasattr(value, name), answer, (bool, repr(answer)))
             self.guards.setdefault(key, guard)
         return answer
+
+    def has_changed(self) -> bool:
+        """Is anything of the caller's another thing by now than what the trace sees of it?"""
+        captured = (capture.tracer._cell for capture in self.captures.values())
+        return bool(self.outside) or any(cell.written for cell in (*self.given, *captured))
 
     def has_set(self, value: Any, name: str, now: Any) -> bool:
         """Does an attribute hold what the traced code put there?"""

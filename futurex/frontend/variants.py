@@ -83,6 +83,7 @@ class Variant:
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
     lying: Lying = field(default_factory=Lying)  # how the plan takes large arguments
     plainly: Any = None  # the function as plain calls call it
+    throughout: Any = None  # as those call it in which what is futurized is plain as well
     nests: bool = True  # it may call what is futurized itself
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
@@ -368,6 +369,7 @@ def _traced(
         variant.captures = []
     variant.nests = trace.nests or variant.graph is None  # what a trace did not come to may call some
     variant.plainly = plainly(function) if variant.nests else function
+    variant.throughout = plainly(function, throughout=True) if variant.nests else function
     return variant, trace
 
 
@@ -441,6 +443,7 @@ def trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any],
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
     trace.futures = {cell for cell, place in entered.positions.items() if isinstance(leaves[place], Array)}
+    trace.given = entered.positions.keys()
     trace.replays = True
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)

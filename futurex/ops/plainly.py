@@ -1,6 +1,7 @@
 """Which threads are in a call of a futurized function that runs as plain NumPy, or in a fragment of one.
 
-Futurized functions that are called there give NumPy's arrays and numbers.
+Futurized functions that are called there give NumPy's arrays and numbers. They are staged, or, where a call goes as
+plain NumPy since that is faster, plain as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 class _Here(threading.local):
     calls = 0
+    throughout = False
 
 
 _here = _Here()
@@ -25,10 +27,17 @@ def called_plainly() -> bool:
     return _here.calls > 0
 
 
-def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which may call others that are futurized, as the one of a plain call."""
+def throughout() -> bool:
+    """Is this thread in a plain call in which those of futurized functions are plain as well?"""
+    return _here.throughout
+
+
+def plainly(function: Callable[..., Any], *, throughout: bool = False) -> Callable[..., Any]:
+    """The function, which may call others that are futurized, as the one of a plain call. ``throughout``: those are
+    plain in it as well."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        before, _here.throughout = _here.throughout, throughout
         _here.calls += 1
         plain_calls.append(function)
         try:
@@ -36,6 +45,7 @@ def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             plain_calls.pop()
             _here.calls -= 1
+            _here.throughout = before
 
     return call
 
@@ -43,8 +53,9 @@ def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def called_futurized() -> Iterator[None]:
     """A call of a futurized function in a plain one: what it does is no part of that."""
-    before, _here.calls = _here.calls, 0
+    before = _here.calls, _here.throughout
+    _here.calls, _here.throughout = 0, False
     try:
         yield
     finally:
-        _here.calls = before
+        _here.calls, _here.throughout = before

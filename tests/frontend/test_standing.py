@@ -204,3 +204,44 @@ def test_methods_that_call_futurized_methods_are_traced_once(monkeypatch):
     assert np.array_equal(less.shift(x), x * 100 - 1)
     shifted.shift = less.shift
     assert np.array_equal(shifted.twice(x), (x * 100 - 1) * 2)
+
+
+class Scaled:
+    def __init__(self, scale):
+        self.scale = scale
+        self.calls = 0
+
+    @fx.futurize
+    def forward(self, x):
+        self.calls += 1
+        return x / self.scale
+
+    @fx.futurize
+    def __call__(self, x):
+        return self.forward(x) + 1
+
+
+class ScaledTwice(Scaled):
+    @fx.futurize
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+def test_futurized_methods_of_objects_that_the_function_makes(monkeypatch):
+    @fx.futurize
+    def standardized(x):
+        scaled, twice = Scaled(x.std()), ScaledTwice(x.std())
+        forward = scaled.forward
+        return forward(x), scaled(x), Scaled.forward(scaled, x), twice.forward(x), scaled.calls, twice.calls
+
+    def expected(x):
+        y = x / x.std()
+        return y, y + 1, y, y * 2, 3, 1
+
+    for k in range(3):
+        for mine, numpys in zip(standardized(X + k), expected(X + k), strict=True):
+            assert np.array_equal(mine, numpys)
+    assert "plain" not in standardized.explain()
+    assert np.allclose(fx.grad(lambda x: standardized(x)[0].sum())(X), fx.grad(lambda x: (x / x.std()).sum())(X))
+    monkeypatch.setattr(Scaled, "forward", fx.futurize(lambda self, x: x * 100))
+    assert np.array_equal(standardized(X)[0], X * 100)

@@ -441,6 +441,50 @@ def test_a_class_with_an_abstract_base_is_made_like_any_other():
         fx.futurize(lambda x: Activation(x))(X)
 
 
+class Documented(abc.ABCMeta):
+    """Gives classes without a text that of their bases, and counts them."""
+
+    made = 0
+
+    def __new__(mcs, name, bases, members):
+        return super().__new__(mcs, name, bases, {"__doc__": bases[0].__doc__ if bases else None, **members})
+
+    def __init__(cls, name, bases, members):
+        super().__init__(name, bases, members)
+        Documented.made += 1
+
+
+class Single(type):
+    """Makes one instance of each class."""
+
+    def __call__(cls, *args):
+        if not hasattr(cls, "instance"):
+            cls.instance = super().__call__(*args)
+        return cls.instance
+
+
+class Steep(Leaky, metaclass=Documented):
+    def of(self, x):
+        return super().of(x) * 3
+
+
+class Only(metaclass=Single):
+    def __init__(self, slope):
+        self.slope = slope
+
+
+def test_classes_of_classes_that_leave_making_instances_to_python():
+    def slopes(x):
+        made = Steep(0.5)
+        return made.of(x) * isinstance(made, Activation), Documented.made
+
+    check(slopes, X - 2)
+    np.testing.assert_array_equal(fx.grad(lambda x: Steep(0.5).of(x).sum())(X - 2), [1.5, 1.5, 1.5, 3, 3, 3])
+    one = fx.futurize(lambda x: x * Only(x[1]).slope)
+    for k in range(3):
+        np.testing.assert_array_equal(one(X + k), X + k)
+
+
 @pytest.mark.parametrize("error", [BaseException, SystemExit, KeyboardInterrupt])
 def test_what_ends_a_program_does_not_end_a_trace(error):
     @fx.futurize

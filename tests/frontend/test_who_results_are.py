@@ -150,6 +150,49 @@ def test_fresh_objects_are_fresh_at_every_call():
             assert len(futurized(*arguments())[0]["rows"]) == 1
 
 
+class Scale:
+    def __init__(self, a):
+        self.a = a
+
+    def of(self, x):
+        return self.a * x
+
+    @fx.futurize
+    def futurized(self, x):
+        return self.a * x
+
+
+def stores_a_method(held, x):
+    held["scale"] = Scale(x).of
+    return x + 1
+
+
+METHODS = {
+    "of an object": lambda x: Scale(x).of, "futurized": lambda x: Scale(x + 1).futurized,
+    "of a list": lambda x: [x, x * 2].index, "of a dict": lambda x: {2.0: x + 1}.get, "of an array": lambda x: x.take,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_what_a_call_makes_are_those_of_its_objects(name):
+    function = METHODS[name]
+    futurized, key = fx.futurize(function), 0 if name == "of an array" else 2.0
+    for k in range(3):
+        x = np.arange(3.0) + k
+        key = x if name == "of a list" else key
+        assert np.array_equal(futurized(x)(key), function(x)(key))
+
+
+def test_methods_that_a_call_leaves_in_the_callers_objects_or_takes_from_them():
+    stores, append = fx.futurize(stores_a_method), fx.futurize(lambda rows, x: (rows.append, x + 1))
+    for k in range(3):
+        held, x, rows = {"scale": None}, np.arange(3.0) + k, []
+        assert np.array_equal(stores(held, x), x + 1)
+        assert np.array_equal(held["scale"](x), x * x)
+        append(rows, x)[0](k)
+        assert rows == [k]
+
+
 WHOLE_VIEWS = {
     "T": lambda x: x.T, "np.transpose": np.transpose, "swapaxes": lambda x: x.swapaxes(0, 0),
     "np.moveaxis": lambda x: np.moveaxis(x, 0, 0), "view": lambda x: x.view(), "x[:]": lambda x: x[:],

@@ -187,6 +187,26 @@ def test_arguments_beyond_bounds_are_noticed():
                 agree(np.asarray(actual), expected)
 
 
+@pytest.mark.filterwarnings("error:a kernel was not compiled")
+@pytest.mark.parametrize("large", [1.0, 1e300, np.inf])
+def test_arguments_of_what_is_computed_of_rows_are_watched(large, monkeypatch):
+    """Functions of sums: of each row as a result, beside each of its elements, and of what these add up to."""
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+
+    def waves(x):
+        total = x.sum(axis=1)
+        beside = x * np.cos(total)[:, None]
+        return np.sin(total), np.tan(beside.max(axis=1)) + total
+
+    x = np.random.default_rng(5).normal(size=(4096, 9))
+    x[77, 3] = large
+    f = fx.futurize(waves)
+    with np.errstate(all="ignore"):
+        for _ in range(4):
+            for actual, expected in zip(f(x), waves(x), strict=True):
+                np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-9)
+
+
 def test_what_is_left_to_other_kernels():
     def region(rows, count):
         x = p((rows, count))

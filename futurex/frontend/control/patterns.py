@@ -11,6 +11,7 @@ from typing import Any
 from futurex.frontend.control.choices import and_, or_
 from futurex.frontend.control.values import is_unknown
 from futurex.frontend.errors import Escape
+from futurex.frontend.outside import asked_for, is_users
 from futurex.frontend.tracer import Tracer, entered
 
 Pattern = tuple[Any, ...]
@@ -119,7 +120,8 @@ class Matcher:
                 f"{kind.__name__}() accepts {len(own)} positional sub-pattern{plural} ({len(patterns)} given)"
             )
         wanted = [*own[: len(patterns)], *attributes]
-        if not all(hasattr(value, name) for name in wanted):
+        has = asked_for if is_users(type(value)) else hasattr
+        if not all(has(value, name) for name in wanted):
             return False
         pairs = [(self.getattr(value, name), each) for name, each in zip(wanted, (*patterns, *more), strict=True)]
         return self._all(pairs, names)

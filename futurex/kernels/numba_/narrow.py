@@ -230,6 +230,8 @@ class Narrow:
 
     def _groups(self, passes: list[tuple[list[tuple[str, str]], _Pass]]) -> Code:
         sweep, code = self.sweep, Code()
+        if sweep.guarded:
+            watch(code)  # of what is computed of rows
         size = LANES * self.count
         for name, dtype in zip(self.buffers.names(), self.buffers.sizes(), strict=True):
             code.lines.append(f"  {name} = alloca [{size} x {memory_type(dtype)}], align 64")
@@ -275,6 +277,8 @@ class Narrow:
                         node = sweep.graph.outs[k]
                         place = code.at(memory_type(node.dtype), f"%o{k}", code.add(first, lane))
                         rows.body.store(node.dtype, rows.computed(node), place)
+        if sweep.guarded:
+            report(code)
         self.declared |= rows.body.intrinsics
         return code
 
