@@ -71,3 +71,53 @@ def states(method):
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_what_others_put_into_an_object_stays_there(method):
     assert list(states(fx.futurize(method))) == list(states(method))
+
+
+class Open:
+    def __init__(self):
+        self.weight, self.rate = np.arange(3.0), 2.0
+
+    def sets_and_reads(self, x):
+        self.seen = x
+        return x + self.__dict__["weight"]
+
+    def sets_twice(self, x):
+        self.__dict__["first"] = x + 1
+        self.second = x
+        return self.first * self.second
+
+    def sets_twice_the_other_way(self, x):
+        self.second = x
+        self.__dict__["first"] = x + 1
+        return x
+
+    def reads_many(self, x):
+        found = sum(each.sum() for each in self.__dict__.values() if isinstance(each, np.ndarray))
+        self.weight = self.weight + x
+        return found
+
+    def counts(self, x):
+        self.rate += 1
+        return x * self.__dict__["rate"]
+
+    def reads_and_sets(self, x):
+        found = x * self.__dict__["rate"]
+        self.seen = found
+        return found
+
+
+OPEN = [each for name, each in vars(Open).items() if not name.startswith("_")]
+
+
+def results(method):
+    held = Open()
+    for k in range(8):
+        result = method(held, np.full(3, float(k)))
+        yield shown(result), shown(vars(held))
+        if k % 4 != 1:
+            held.rate = float(k)
+
+
+@pytest.mark.parametrize("method", OPEN)
+def test_what_an_object_holds_is_changed_under_either_name(method):
+    assert list(results(fx.futurize(method))) == list(results(method))
