@@ -22,6 +22,8 @@ _MAKING = threading.Lock()
 READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 _OF_SHAPES = frozenset({np.shape, np.size, np.ndim})
+_TO_ARRAYS = frozenset({np.atleast_1d, np.atleast_2d, np.atleast_3d})
+"""With these libraries see to it that compiled code is given NumPy's arrays, as with ``np.asarray``."""
 _WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
 if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
     os.register_at_fork(after_in_child=lambda: globals().update(_MAKING=threading.Lock()))
@@ -33,8 +35,8 @@ class Array:
 
     ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those
     of a future; NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``,
-    ``print`` and ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy,
-    and arrays made by :mod:`futurex.numpy` may be written to.
+    ``print``, ``np.asarray`` and ``np.atleast_1d`` wait. Results are read-only through this object; ``np.array(a)``
+    is your own copy, and arrays made by :mod:`futurex.numpy` may be written to.
     It hashes by identity, as futures do, so that ``asyncio.gather`` and sets take it; pickling waits.
 
     >>> import numpy as np, futurex as fx
@@ -229,6 +231,8 @@ class Array:
         if function in _OF_SHAPES:  # a trace for all sizes would give futures of what is known
             alike = {name: _alike(value) for name, value in kwargs.items()}
             return function(*map(_alike, args), **alike)
+        if function in _TO_ARRAYS and not _is_traced():
+            return function(*(np.asarray(value) if isinstance(value, Array) else value for value in args))
         return _lazily(function)(*args, **kwargs)
 
     def __dlpack__(
@@ -440,6 +444,12 @@ def _with(array: Any, index: Any, value: Any) -> Any:
 
 def _unpickled(value: Any, aval: Aval, is_array: bool) -> Array:
     return Array(Done(value), aval, None, is_array)
+
+
+def _is_traced() -> bool:
+    from futurex.frontend.trace import tracing
+
+    return tracing()
 
 
 def _lazily(function: Any) -> Any:

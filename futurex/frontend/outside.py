@@ -15,7 +15,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
-from futurex.frontend.objects import entries_of, is_state
+from futurex.frontend.objects import describe, entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.standing import METHODS, Method, Standing
@@ -27,6 +27,7 @@ from futurex.tree.pytree import attributes, containers, opened, parts_of, unflat
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
 _NESTING = 32
+_TWO_NAMES = "the two are one thing, of which the trace would know twice what is in it"
 _NOTHING: Mapping[int, Any] = types.MappingProxyType({})
 _ITERABLES = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 
@@ -60,6 +61,8 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
             trace.captures[key] = trace._capture(value, read, key, None)
         return trace.captures[key].tracer
     if key not in trace.guards and not trace.is_own(value):
+        if isinstance(key, tuple) and key[-1] == "__dict__" and key[0] in trace.outside:
+            raise Escape(f"reading {name} of an object that is changed", _TWO_NAMES)
         check_state(value, name)
         _guard(name, read, value, key)
     return trace.held.entered(value)
@@ -430,6 +433,8 @@ def _adopted(value: Any) -> bool:
             return False
         if not trace.replays:
             return False
+        if id(vars(value)) in trace.outside:
+            raise Escape(f"changing {describe(value)} whose __dict__ is read", _TWO_NAMES)
         trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
             is_number = (id(value), name) in trace.numbers

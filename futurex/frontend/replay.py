@@ -44,6 +44,8 @@ class Change:
     value: Any
     entries: tuple[Entry, ...]
     read: Callable[[], Any] | None = None
+    gone: frozenset[Any] = frozenset()
+    """The keys of entries that the trace took away."""
 
     def made(self, arguments: Any, assemble: Callable[[Entry], Any]) -> tuple[Any, dict[Any, Any]]:
         """The object, and all that it is to hold after the run: what it is found by others may change."""
@@ -51,11 +53,14 @@ class Change:
             target = found_at(arguments, self.place)
         else:
             target = self.value if self.read is None else self.read()
-        old = entries_of(target)
-        new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in self.entries}
+        old, found = entries_of(target), self.entries
         if self.place is None and self.read is None:  # other attributes may have come and gone since
-            new = {**{key: value for key, value in old.items() if key in new}, **new}
-        return target, new
+            there = {key: value for key, value in old.items() if key not in self.gone}
+            found = tuple(entry for entry in found if not (entry.is_kept and entry.key == entry.kept))
+        else:
+            there = {}
+        new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in found}
+        return target, {**there, **new}
 
 
 def repeats(arguments: Any, others: Iterable[Any] = ()) -> bool:
@@ -172,7 +177,8 @@ def _change(
     if held is not None and _is_there(held.read, value):
         _refuse_new_kinds(value, before, made)
     read = None if held is None or not isinstance(value, list | dict) else held.read
-    return Change(place, value if place is None and read is None else None, tuple(made), read)
+    gone = frozenset(before.keys() - {entry.key for entry in made})
+    return Change(place, value if place is None and read is None else None, tuple(made), read, gone)
 
 
 def _is_there(read: Callable[[], Any], value: Any) -> bool:

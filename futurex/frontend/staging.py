@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
@@ -69,11 +70,17 @@ class Futurized(Standing, Generic[P, R]):
     ``on(cluster)`` the same function with data on localities; ``profile()`` the counters of its instructions.
     """
 
+    # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
+    __slots__ = (
+        "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library", "_limit", "_lock",
+        "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned", "plain",
+    )  # fmt: skip
+
     def __init__(
         self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, device: str = "cpu",
         precision: str = "", strict: bool = False, library: bool = False, limit: int | None = None,
     ) -> None:  # fmt: skip
-        functools.update_wrapper(self, function, updated=())
+        functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
         self.plain = function
         self._escape = escape
         self._strict = strict

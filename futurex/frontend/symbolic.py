@@ -25,7 +25,7 @@ from futurex.tree.pytree import Structure
 
 _BY_SIZE = frozenset((
     "conv", "conv_input_grad", "conv_weight_grad", "max_pool", "max_pool_grad", "max_pool_pick", "avg_pool",
-    "avg_pool_grad", "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "matmul", "einsum",
+    "avg_pool_grad", "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "matmul", "dot", "einsum",
 ))  # fmt: skip
 """Operations of networks: compiled for known sizes they are many times faster in float32, and round otherwise."""
 OFTEN = 3  # calls of one size that make a trace of its own worth while

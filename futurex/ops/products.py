@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.ops.shape import dims
 from futurex.tree.aval import Aval
+from futurex.tree.dims import is_static
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -25,7 +26,8 @@ def _as_matmul(x: Node, y: Node, axis: int) -> Node:
 
 
 def _aval(x: Aval, y: Aval, axis: int) -> Aval:
-    if x.shape[-1] != y.shape[axis]:
+    inner = (x.shape[-1], y.shape[axis])
+    if is_static(inner) and inner[0] != inner[1]:
         raise ValueError(
             f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim {x.ndim - 1}) != {y.shape[axis]} "
             f"(dim {axis % y.ndim})"

@@ -390,6 +390,25 @@ def test_undecorated_numpy_code_stays_a_future():
     assert np.array_equal(pending == None, np.full(4, False))  # noqa: E711
 
 
+def test_arrays_of_so_many_dimensions_are_numpys():
+    pending = fx.futurize(np.sqrt)(np.ones(3))
+    for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
+        assert type(function(pending)) is np.ndarray
+        assert [type(each) for each in function(pending, 2.0)] == [np.ndarray, np.ndarray]
+
+
+@pytest.mark.parametrize("method", ["L-BFGS-B", "SLSQP", "TNC", "BFGS"])
+def test_gradients_go_into_compiled_minimizers(method):
+    optimize = pytest.importorskip("scipy.optimize")
+
+    def energy(x):
+        return ((x - 1.0) ** 2).sum() + (x[1:] * x[:-1]).sum()
+
+    found = optimize.minimize(fx.futurize(energy), np.zeros(4), jac=fx.grad(energy), method=method)
+    expected = optimize.minimize(energy, np.zeros(4), method=method)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-3)
+
+
 def test_shapes_of_futures_are_numbers():
     f = fx.futurize(lambda x: x + 1)
     for columns in range(3, 9):  # the third kind of size and those behind it have one trace for all

@@ -79,6 +79,39 @@ def test_what_has_no_name_is_pickled_by_its_code():
     assert other.plain is scaled.plain
 
 
+class Task:
+    """What libraries that hand functions to other processes make of them."""
+
+    def __init__(self, function):
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle])
+def test_what_wraps_a_function_gets_nothing_of_its_insides(pickler):
+    scaled(X)
+    task = Task(scaled)
+    assert set(vars(task)) <= {"function", "by_name", "__wrapped__", *functools.WRAPPER_ASSIGNMENTS}
+    again = pickler.loads(pickler.dumps(task))
+    assert again.function is scaled
+    assert again(X)[1] == 2
+
+
+def test_attributes_of_a_function_are_those_of_its_futurized_one():
+    def counted(x):
+        return x + counted.shift
+
+    counted.shift = 2
+    futurized = fx.futurize(counted)
+    assert futurized.shift == 2
+    futurized.label = "mine"
+    assert not hasattr(counted, "label")
+    assert futurized(X)[0] == 2
+
+
 def test_functions_are_copied_as_themselves():
     assert copy.copy(scaled) is scaled
     assert copy.deepcopy({"f": [scaled]})["f"][0] is scaled

@@ -277,6 +277,15 @@ def test_networks_in_single_precision_are_traced_for_every_size():
     assert "one trace for all sizes" in double.explain()
 
 
+def test_matrices_that_do_not_meet_are_refused_in_the_words_of_dot_in_every_size():
+    dot = fx.futurize(lambda a, b: np.dot(a, b))
+    for n in range(4, 12):
+        a, b = np.ones((3, n)), np.ones((3, n))
+        np.testing.assert_array_equal(np.asarray(dot(a, b[0])), np.dot(a, b[0]))
+        with pytest.raises(ValueError, match=rf"\(3,{n}\) and \(3,{n}\) not aligned: {n} \(dim 1\) != 3 \(dim 0\)"):
+            np.asarray(dot(a, b))
+
+
 def test_results_that_are_arguments_of_a_trace_for_many_sizes_keep_plain_extents():
     double = fx.futurize(lambda x: x * 2)
     for n in range(3, 12):

@@ -25,11 +25,16 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if x.ndim == 0 or y.ndim == 0:
         result = _scaled(x, y)
     else:
-        result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
+        result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 and _meet(x, y) else "dot", x, y)
     if out is not None:
         _check_place(out, result)
         return exactly_into(out, fresh(result), "numpy.dot")
     return new_array(result) if result.op == "matmul" and result.ndim else fresh(result)
+
+
+def _meet(x: Node, y: Node) -> bool:
+    """Does a product surely add up as many elements of one as of the other? Elsewhere the error is ``dot``'s own."""
+    return same(x.shape[-1], y.shape[max(-2, -y.ndim)])
 
 
 def _scaled(x: Node, y: Node) -> Node:

@@ -1,0 +1,123 @@
+"""A method that changes its object leaves alone what others have put there, or taken away, since it was traced."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+
+class Part:
+    def __init__(self):
+        self.width = 2.0
+
+
+class Model:
+    __slots__ = ("__dict__", "scale", "shift")
+
+    def __init__(self):
+        self.scale, self.part = 2.0, Part()
+        self.old, self.new = np.zeros(2), np.ones(2)
+
+    def sets(self, x):
+        self.norm = 1.0 / self.scale
+
+    def computes(self, x):
+        self.seen = x * self.scale
+        return self.seen
+
+    def reaches_in(self, x):
+        self.part.seen = x + 1
+
+    def changes_places(self, x):
+        self.old, self.new = self.new, self.old
+
+    def takes_away(self, x):
+        if hasattr(self, "extra"):
+            del self.extra
+        self.seen = x
+
+
+PROGRAMS = [Model.sets, Model.computes, Model.reaches_in, Model.changes_places, Model.takes_away]
+
+
+def shown(value):
+    if isinstance(value, Part):
+        return shown(vars(value))
+    if isinstance(value, dict):
+        return [(name, shown(each)) for name, each in value.items()]
+    return np.asarray(value).tolist()
+
+
+def states(method):
+    """What the object holds after each of many calls, between which others change it."""
+    model = Model()
+    for k in range(12):
+        method(model, np.full(2, float(k)))
+        yield shown(vars(model)), getattr(model, "shift", None)
+        if k in (0, 3, 7):
+            setattr(model, f"at{k}", k)
+            setattr(model.part, f"at{k}", k)
+        if k in (4, 8):
+            model.late, model.extra = np.ones(2), 4
+        if k in (5, 9):
+            del model.late
+        if k == 6:
+            model.shift = 3.0
+        if k == 10:
+            del model.at0, model.part.at0
+            model.at3 = 77
+
+
+@pytest.mark.parametrize("method", PROGRAMS)
+def test_what_others_put_into_an_object_stays_there(method):
+    assert list(states(fx.futurize(method))) == list(states(method))
+
+
+class Open:
+    def __init__(self):
+        self.weight, self.rate = np.arange(3.0), 2.0
+
+    def sets_and_reads(self, x):
+        self.seen = x
+        return x + self.__dict__["weight"]
+
+    def sets_twice(self, x):
+        self.__dict__["first"] = x + 1
+        self.second = x
+        return self.first * self.second
+
+    def sets_twice_the_other_way(self, x):
+        self.second = x
+        self.__dict__["first"] = x + 1
+        return x
+
+    def reads_many(self, x):
+        found = sum(each.sum() for each in self.__dict__.values() if isinstance(each, np.ndarray))
+        self.weight = self.weight + x
+        return found
+
+    def counts(self, x):
+        self.rate += 1
+        return x * self.__dict__["rate"]
+
+    def reads_and_sets(self, x):
+        found = x * self.__dict__["rate"]
+        self.seen = found
+        return found
+
+
+OPEN = [each for name, each in vars(Open).items() if not name.startswith("_")]
+
+
+def results(method):
+    held = Open()
+    for k in range(8):
+        result = method(held, np.full(3, float(k)))
+        yield shown(result), shown(vars(held))
+        if k % 4 != 1:
+            held.rate = float(k)
+
+
+@pytest.mark.parametrize("method", OPEN)
+def test_what_an_object_holds_is_changed_under_either_name(method):
+    assert list(results(fx.futurize(method))) == list(results(method))
