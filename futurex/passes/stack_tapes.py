@@ -241,8 +241,8 @@ def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
 
 
 def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
+    """The loop that goes over the rows of tapes. What rounds add to sums as products it only keeps the factors of."""
     body, n, n_xs, count = node.attrs["body"], node.attrs["n_carry"], node.attrs["n_xs"], stacks.room[node]
-    backwards = node.attrs["reverse"]
     inputs = [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
     carry, elements, consts = own[:n], own[n : n + n_xs], own[n + n_xs :]
@@ -256,47 +256,38 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
         _element(sequences[behind[k]], place + const(np.int64(1)), each.aval) if k in behind else each
         for k, each in enumerate(carry)
     ]
+    rows = {each: (j, 0) for j, each in enumerate(read)} | {given[k]: (j, 1) for k, j in behind.items()}
     results = body.inline([*given, *read, *consts])
-    sums = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
+    found = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
+    sums = {k: each for k, each in found.items() if k not in node.attrs["tape"]}
     for k, each in sums.items():
         results[k] = each.rest
     carried = [k for k in range(n) if k not in behind and not (k in sums and results[k] is carry[k])]
     kept = [*results[n:], *(given[k] for k in node.attrs["tape"])]
-    factors = list(dict.fromkeys(each for total in sums.values() for pair in total.pairs for each in pair.factors))
-    factors = [each for each in factors if each not in read]
-    wholes = stacks.empty([each.aval for each in (*kept, *factors)], count)
+    factors = dict.fromkeys(each for total in sums.values() for pair in total.pairs for each in pair.factors)
+    stored = [*kept, *(each for each in factors if each not in rows)]
+    wholes = stacks.empty([each.aval for each in stored], count)
     tapes = [param(each.aval, "tape") for each in wholes]
     more = [
-        apply("store", whole, value, place, chain=_AT, mode="set")
-        for whole, value in zip(tapes, (*kept, *factors), strict=True)
+        apply("store", whole, value, place, chain=_AT, mode="set") for whole, value in zip(tapes, stored, strict=True)
     ]
-    params = [*(carry[k] for k in carried), *tapes, place, *sequences, *consts]
-    total = end = const(np.int64(count))
-    given_in = inputs[n:]
-    if backwards and not set(read) & set(topological((*results, *kept))) and may_raise(_sequences(node)[0].inputs[0]):
-        total = stacks.rounds[inputs[n].inputs[0]]  # nothing else of that loop is read, whose error would be missed
-    if stacks.is_open:
-        total, end = stacks.rounds[inputs[n].inputs[0]], param(_INDEX, "rounds")
-        given_in.append(total)
-        params.append(end)
-    goes_on = apply("greater_equal", place, const(np.int64(0))) if backwards else place < end
-    step, first = 1, const(np.int64(0))
-    if backwards:
-        step, first = -1, const(np.int64(count - 1)) if total.op == "const" else total - np.int64(1)
+    alone = not rows.keys() & set(topological((*results, *kept))) and may_raise(_sequences(node)[0].inputs[0])
+    rounds = _Rounds.of(node, stacks, inputs[n].inputs[0], place, alone)
+    params = [*(carry[k] for k in carried), *tapes, place, *sequences, *consts, *rounds.params]
     made = _loop(
-        node, [*(inputs[k] for k in carried), *wholes, first, *given_in],
-        Graph(params, [goes_on], f"{body.name}_test"),
-        Graph(params, [*(results[k] for k in carried), *more, place + np.int64(step)], body.name),
+        node, [*(inputs[k] for k in carried), *wholes, rounds.first, *inputs[n:], *rounds.inputs],
+        Graph(params, [rounds.goes_on], f"{body.name}_test"),
+        Graph(params, [*(results[k] for k in carried), *more, rounds.next], body.name),
     )  # fmt: skip
     if stacks.is_open:
-        stacks.rounds[made] = total
+        stacks.rounds[made] = rounds.inputs[0]
     last = len(carried)
 
     def whole_of(value: Node) -> Node:
-        if value in read:
-            whole = inputs[n + read.index(value)]
-            return apply("load", whole, chain=((("index", (("s", 0, count, None),))),))
-        return item(made, last + len(kept) + factors.index(value))
+        if value not in rows:
+            return item(made, last + stored.index(value, len(kept)))
+        j, low = rows[value]
+        return apply("load", inputs[n + j], chain=(("index", (("s", low, low + count, None),)),))
 
     def result(k: int) -> Node:
         begun = item(made, carried.index(k)) if k in carried else inputs[k]
@@ -307,6 +298,31 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
         *(functools.partial(item, made, last + k) for k in range(len(kept))),
     ]
     return made
+
+
+@dataclass
+class _Rounds:
+    """How a scan counts: what its rounds begin with, whether there is one more, and what it must be given for that."""
+
+    first: Node
+    goes_on: Node
+    next: Node
+    inputs: list[Node]
+    params: list[Node]
+
+    @staticmethod
+    def of(scan: Node, stacks: _Stacks, loop: Node, place: Node, alone: bool) -> _Rounds:
+        """``alone``: does the scan read nothing else of its loop, whose error would be missed without?"""
+        count = stacks.room[scan]
+        counted = loop in stacks.rounds and (stacks.is_open or alone)
+        total = stacks.rounds[loop] if counted else const(np.int64(count))
+        end = param(_INDEX, "rounds") if stacks.is_open else const(np.int64(count))
+        inputs, params = ([total], [end]) if stacks.is_open else ([], [])
+        if not scan.attrs["reverse"]:
+            return _Rounds(const(np.int64(0)), place < end, place + np.int64(1), inputs, params)
+        last = const(np.int64(count - 1)) if total.op == "const" else total - np.int64(1)
+        goes_on = apply("greater_equal", place, const(np.int64(0)))
+        return _Rounds(last, goes_on, place + np.int64(-1), inputs, params)
 
 
 def _comes_from_behind(scan: Node, k: int, stacks: _Stacks) -> int | None:
