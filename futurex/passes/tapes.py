@@ -65,9 +65,10 @@ def as_in_loop(scan: Node) -> dict[Node, Node]:
 
 
 def can_be_taped(value: Node) -> bool:
-    """Is it an array of known shape?"""
+    """Is it an array of numbers, of known shape?"""
     aval = value.aval
-    return isinstance(aval, Aval) and not isinstance(aval, Tape) and aval.static and not aval.weak
+    plain = isinstance(aval, Aval) and not isinstance(aval, Tape) and aval.dtype.kind in "biufc"
+    return plain and aval.static and not aval.weak
 
 
 def retape(graph: Graph, values: Mapping[Node, Mapping[Node, Node]]) -> Graph:

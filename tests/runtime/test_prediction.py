@@ -3,6 +3,7 @@
 import gc
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,7 +242,7 @@ def test_what_a_plan_is_compiled_to_is_counted(function, argument):
     try:
         plan = compile_plan(graph, optimised=True)
         plan.complete()
-        assert plan.memory == predicted
+        assert plan.memory == replace(predicted, copies=0)  # a call's of its arguments, if it returns before the run
         end = time.monotonic() + 60
         while not plan.whole.settled:
             assert time.monotonic() < end, "it is not compiled whole"
