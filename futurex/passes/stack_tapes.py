@@ -29,9 +29,9 @@ from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply, build, const, item, param
 
 MOST_ROUNDS = 20_000
-LARGEST, LONGEST, WIDEST = 1 << 12, 1 << 20, 1 << 15
-"""Elements of what is kept of a round, of all rounds, and of what a round computes; larger arrays are kept as they are,
-without a copy."""
+LARGEST, LARGEST_MADE, LONGEST, WIDEST = 1 << 12, 1 << 14, 1 << 20, 1 << 15
+"""Elements of what a round begins with and of what it makes for the way back alone, of what is kept of all rounds, and
+of what a round computes; larger arrays are kept as they are, without a copy."""
 ROOM, FEWEST_ROUNDS = 1 << 20, 32
 """Elements of all tapes of a loop, and of a scan, of which only the run knows the length; and the rounds that there
 must be room for."""
@@ -152,7 +152,7 @@ def _kept(node: Node) -> list[Aval]:
 def _together(graph: Graph, found: dict[Node, int]) -> dict[Node, int]:
     """Those of the loops and scans whose tapes nothing but such loops and scans makes and reads."""
     users, returned = users_of(graph), set(graph.outs)
-    found = {node: count for node, count in found.items() if all(map(_fits, _kept(node)))}
+    found = {node: count for node, count in found.items() if _all_fit(node)}
     while True:
         wrong = [
             node for node in found
@@ -172,8 +172,23 @@ def _sequences(scan: Node) -> Sequence[Node]:
     return scan.inputs[first : first + scan.attrs["n_xs"]]
 
 
-def _fits(element: Aval) -> bool:
-    return element.static and element.dtype.kind in "biufc" and element.size <= LARGEST
+def _all_fit(node: Node) -> bool:
+    """Are the values that it has on tape small ones?"""
+    if node.op == "scan":
+        return all(_fits(each, LARGEST) for each in _kept(node))
+    own, idle = node.attrs["body"].params, _idle(node)
+    return all(_fits(own[k].aval, LARGEST_MADE if k in idle else LARGEST) for k in node.attrs["tape"])
+
+
+def _fits(element: Aval, largest: int) -> bool:
+    return element.static and element.dtype.kind in "biufc" and element.size <= largest
+
+
+def _idle(loop: Node) -> set[int]:
+    """What a loop carries from round to round for its tape alone."""
+    test, body, tape = loop.attrs["test"], loop.attrs["body"], loop.attrs["tape"]
+    read = {source for each in (*body.nodes, *test.nodes) for source in each.inputs} | set(body.outs)
+    return {k for k in tape if body.params[k] not in read and test.params[k] not in read}
 
 
 def _is_simple(node: Node, widest: int | None) -> bool:
@@ -207,8 +222,8 @@ def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     n, inputs = len(body.outs), [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
     outs = body.inline(own)
-    read = {source for each in (*body.nodes, *test.nodes) for source in each.inputs} | set(body.outs)
-    carried = [k for k in range(n) if k not in tape or body.params[k] in read or test.params[k] in read]
+    idle = _idle(node)
+    carried = [k for k in range(n) if k not in idle]
     place = param(_INDEX, "round")
     wholes = stacks.empty([own[k].aval for k in tape], count + 1)
     tapes = [param(each.aval, "tape") for each in wholes]

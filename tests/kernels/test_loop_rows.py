@@ -10,6 +10,9 @@ from futurex.passes.counters import refilled
 from futurex.passes.pipeline import optimise
 from futurex.runtime import structured
 from futurex.runtime.plan import compile_plan
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import apply, const, item, param
 
 pytestmark = pytest.mark.onednn
 
@@ -93,6 +96,21 @@ def test_a_row_that_is_added_to_a_product_is_compiled_with_it():
     wanted = rounds(*(each.astype(np.float64) for each in (x, w, b)))
     for _ in range(3):
         np.testing.assert_allclose(np.asarray(staged(x, w, b)), wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("extents", [(6, 40), (1, 1)])
+def test_what_is_broadcast_inside_of_a_region_calls_no_python(extents):
+    """As zeros are that slices are added to, and numbers that gradients of means begin with."""
+    x, row, one = (param(Aval(shape, np.dtype(np.float64))) for shape in (extents, extents[1:], ()))
+    wide = apply("broadcast_to", apply("multiply", row, one), shape=extents)
+    inside = Graph([x, row, one], [x + wide, apply("broadcast_to", const(np.float64(0.5)), shape=extents), wide])
+    graph = Graph([x, row, one], [item(apply("fused", x, row, one, graph=inside), k) for k in range(3)])
+    arrays = RNG.normal(size=extents), RNG.normal(size=extents[1:]), np.float64(3.0)
+    program = LoopBackend().whole(graph)
+    assert not program.calls
+    program.prepare((), wait=True)
+    for mine, other in zip(program(*arrays), graph(*arrays), strict=True):
+        np.testing.assert_array_equal(mine, other, strict=True)
 
 
 def test_a_matrix_that_changes_from_round_to_round_is_packed_in_each():

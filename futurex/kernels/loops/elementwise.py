@@ -102,17 +102,23 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
             if inner.op == "const":
                 env[inner] = e.scalar(e.constant(inner))
                 continue
+            if inner.op == "broadcast_to":  # an element is that of what it is broadcast from
+                source = env[inner.inputs[0]]
+                env[inner] = Scalar(source.register, source.dtype, inner.aval.weak)
+                continue
             found = _in_region(e, inner, [env[source] for source in inner.inputs])
             env[inner] = Scalar(found, inner.dtype, inner.aval.weak)
         return [env[each].register for each in graph.outs]
 
-    if all(isinstance(value, Scalar) for value in inputs) and not any(
+    spread = [each.shape for each in graph.nodes if each.op == "broadcast_to"]
+    if all(isinstance(value, Scalar) for value in inputs) and not spread and not any(
         function_of(each) in FUNCTIONS for each in graph.nodes
     ):
         found = compute([e.scalar(value) for value in inputs])
         made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
     else:
-        shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+        shapes = [value.shape if isinstance(value, Array) else () for value in inputs]
+        shape = arrays.broadcast(e.function, [*shapes, *spread])
         outs = [e.result(shape, aval.dtype, k, dense=False) for k, aval in enumerate(avals)]
         generated(e, inputs, outs, compute)
         made = [e.unboxed(out) for out in outs]
