@@ -178,8 +178,6 @@ class _Joins:
         base, users = node.inputs[0], self.users[node]
         if node.attrs["mode"] == "set" and not (users and all(slice_of(each) or _adds(each) for each in users)):
             return False
-        if base in self.outs or len(self.users[base]) > 1:
-            return False
         return base in cut or _is_computed(base) or (base.op == "full" and scalar_of(base) is not None)
 
     def _computes(self, node: Node, cut: Mapping[Node, int]) -> bool:

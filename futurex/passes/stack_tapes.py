@@ -273,8 +273,7 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     ]
     rows = {each: (j, 0) for j, each in enumerate(read)} | {given[k]: (j, 1) for k, j in behind.items()}
     results = body.inline([*given, *read, *consts])
-    found = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
-    sums = {k: each for k, each in found.items() if k not in node.attrs["tape"]}
+    sums = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
     for k, each in sums.items():
         results[k] = each.rest
     carried = [k for k in range(n) if k not in behind and not (k in sums and results[k] is carry[k])]

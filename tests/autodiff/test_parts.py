@@ -81,3 +81,14 @@ def test_the_gradient_of_a_shared_matrix_is_one_product():
     found = np.asarray(fx.grad(lambda w, x: np.tanh(x @ w).sum())(w, x))
     expected = x.reshape(-1, 32).T @ (1 - np.tanh(x @ w) ** 2).reshape(-1, 24)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 4, 5, 6, 3.0, np.float32(4)])
+def test_slopes_of_small_powers_are_products(exponent):
+    x = np.array([-1.5, -0.0, 0.0, 0.3, 2.0, np.inf])
+    first = fx.grad(lambda x: (x**exponent).sum())
+    np.testing.assert_allclose(first(x), exponent * x ** (exponent - 1), rtol=1e-14)
+    second = fx.grad(lambda x: first(x).sum())
+    np.testing.assert_allclose(second(x), exponent * (exponent - 1) * x ** (exponent - 2), rtol=1e-14)
+    ops = {node.op for node in fx.lower(first, x).graph.nodes}
+    assert ("power" in ops) == (exponent > 5)

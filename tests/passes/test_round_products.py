@@ -107,6 +107,21 @@ def test_a_sum_that_rounds_read_stays():
     assert (slope * moved).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7)
 
 
+def test_factors_that_lie_the_other_way_are_multiplied_where_they_are():
+    def turned(w, v, x, h):
+        mean = 1.0
+        for k in range(ROUNDS):
+            mean = np.tanh((v[:4].T * mean).T @ w + x[k]).mean()
+        return mean
+
+    graph = optimise(fx.lower(fx.grad(turned), W, V, X, H).graph)
+    assert of_rounds(graph) == 1
+    moved = RNG.normal(size=W.shape)
+    ends = [turned(W + sign * 1e-6 * moved, V, X, H) for sign in (1, -1)]
+    slope = np.asarray(fx.grad(turned)(W, V, X, H))
+    assert (slope * moved).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-9)
+
+
 def test_large_factors_are_multiplied_where_they_are():
     def many(w, batch):
         h = batch

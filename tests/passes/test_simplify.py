@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from futurex.passes.pipeline import optimise
+from futurex.passes.simplify import simplify
 from futurex.tree import Aval, Graph, apply, dimension, param
+from futurex.tree.graph import topological
 from futurex.tree.node import dimensions_of
 
 
@@ -27,3 +29,34 @@ def test_a_branch_reads_extents_from_its_own_inputs():
     after = optimise(graph)
     assert all(node in after.params for node in after.nodes if node.op == "param")
     np.testing.assert_array_equal(after(np.ones(4))[0], np.zeros(4))
+
+
+_ALL, _BACK = ("s", None, None, None), ("s", None, None, -1)
+
+
+@pytest.mark.parametrize("mode", ["set", "add"])
+@pytest.mark.parametrize(
+    "index", [(_BACK,), (_ALL, _BACK), (_BACK, ("n",), _BACK), (("n",), _ALL, _ALL, ("n",))], ids=str
+)
+def test_what_is_written_over_everything_is_the_value_or_a_sum(index, mode):
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(3, 4))
+    shape = np.empty((3, 4))[tuple(None if e == ("n",) else slice(*e[1:]) for e in index)].shape
+    arrays = base, rng.normal(size=shape)
+    params = [param(Aval(each.shape, each.dtype)) for each in arrays]
+    graph = Graph(params, [apply("store", *params, chain=(("index", index),), mode=mode)])
+    after = simplify(graph)
+    assert "store" not in {node.op for node in after.nodes}
+    np.testing.assert_array_equal(after(*arrays)[0], graph(*arrays)[0], strict=True)
+
+
+def test_elements_that_come_back_to_their_shape_are_computed_in_it():
+    x, y = (param(Aval((6, 4), np.dtype(float))) for _ in range(2))
+    flat = [apply("reshape", each, shape=(24,)) for each in (x, y)]
+    sums = apply("exp", flat[0] * flat[1]) + flat[0] * 2.0
+    graph = Graph([x, y], [apply("reshape", sums, shape=(6, 4)), apply("reshape", sums, shape=(3, 8))])
+    after = simplify(graph)
+    assert {node.shape for node in topological(after.outs[:1]) if node.shape} == {(6, 4)}
+    arrays = [np.random.default_rng(k).normal(size=(6, 4)) for k in range(2)]
+    for one, other in zip(after(*arrays), graph(*arrays), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
