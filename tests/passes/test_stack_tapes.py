@@ -155,14 +155,14 @@ def test_other_loops_stay_as_they_are(function):
 def test_longer_values_that_rounds_make_for_the_way_back_are_stacked():
     def gated(h, w):
         for _ in range(20):
-            gates = np.exp(-(h @ w) ** 2)
+            gates = np.exp(-(h @ w))
             h = h * gates[:, :64] + gates[:, 64:128] * gates[:, 128:]
         return h.sum()
 
     graph = optimise(fx.lower(fx.grad(gated, argnums=1), RNG.normal(size=(32, 64)), RNG.normal(size=(64, 192))).graph)
     assert not tapes(graph)
     kept = [node.shape for loop in graph.nodes if loop.op == "loop" for node in loop.inputs]
-    assert (20, 32, 192) in kept or (21, 32, 192) in kept
+    assert (21, 32, 192) in kept
 
 
 def test_an_error_inside_is_told_at_its_line():
