@@ -22,8 +22,8 @@ NOT_STAGED: dict[str, str] = {}
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
 # those that take exponentials, logarithms or lengths in compiled regions, or multiply singles in compiled loops.
 ROUNDED = {
-    "attention", "gram_schmidt", "lstm", "matrix_completion", "model_predictive", "molecular_dynamics", "option_pricing",
-    "point_in_polygon", "qr_iteration", "sharpening", "spectrogram",
+    "attention", "gram_schmidt", "lstm", "matrix_completion", "model_predictive", "molecular_dynamics",
+    "option_pricing", "point_in_polygon", "qr_iteration", "sharpening", "spectrogram",
 }  # fmt: skip
 
 # Programs whose plans have one instruction, a loop that is compiled itself.
