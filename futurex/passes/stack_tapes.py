@@ -217,7 +217,7 @@ def _result(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
 
 def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     """The loop that stores what it carries out of a round, behind what it began with: a round began with the row of its
-    number. What it carries for that alone it does not carry."""
+    number. What it carries for that alone it does not carry; it begins with a row where there may be no round."""
     test, body, tape, count = node.attrs["test"], node.attrs["body"], node.attrs["tape"], stacks.room[node]
     n, inputs = len(body.outs), [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
@@ -230,7 +230,8 @@ def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     behind = place + const(np.int64(1))
     more = [apply("store", whole, outs[k], behind, chain=_AT, mode="set") for whole, k in zip(tapes, tape, strict=True)]
     begun = [
-        apply("store", whole, inputs[k], const(np.int64(0)), chain=_AT, mode="set") if k in carried else whole
+        apply("store", whole, inputs[k], const(np.int64(0)), chain=_AT, mode="set")
+        if k in carried or (stacks.is_open and stacks.is_read(node, k)) else whole
         for whole, k in zip(wholes, tape, strict=True)
     ]  # fmt: skip
     params = [*(own[k] for k in carried), *tapes, place, *own[n:]]

@@ -184,3 +184,24 @@ def test_rounds_that_keep_a_number_do_not_ask_each_time():
     loops = [node for node in after.nodes if node.op == "loop"]
     assert len(loops) == 2
     assert all(0 < looks(node) < 100 < SOON for node in loops)
+
+
+def linear(a, b):
+    """Its tape only counts the rounds: it holds the smallest of what they carry, which none of them reads."""
+    last = 5.0 * b[0]
+    while a.sum() < 0:
+        last = a.sum() * b[1]
+        a = a + 1.0
+    return a.sum() * 2.0 + last
+
+
+def test_what_a_loop_without_rounds_gives_is_what_it_began_with():
+    graph = optimise(fx.lower(fx.value_and_grad(linear), A, B).graph, check=True)
+    after = stack_tapes.open_tapes(graph)
+    assert tapes(graph)
+    assert not tapes(after)
+    program = LoopBackend().whole(graph)
+    program.prepare((), wait=True)
+    for a in (np.abs(A) + 1.0, -np.abs(A), np.abs(A) + 2.0):
+        for value, _ in (program(a, B), after(a, B)):
+            assert value == pytest.approx(linear(a, B), rel=1e-12)
