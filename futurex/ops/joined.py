@@ -64,11 +64,15 @@ def _aval(*inputs: Aval, graph: Graph, blocks: tuple[Index, ...], shape: tuple[i
     return Aval(shape, dtype)
 
 
-def _decompose(*inputs: Node, graph: Graph, blocks: tuple[Index, ...], shape: tuple[int, ...]) -> Node:
-    made = apply("room", shape=shape, dtype=graph.outs[0].dtype, number=0)
-    for index, value in zip(blocks, graph.inline(inputs), strict=True):
+def stored(made: Node, blocks: Sequence[Index], values: Sequence[Node]) -> Node:
+    """An array into which the blocks are written one after the other."""
+    for index, value in zip(blocks, values, strict=True):
         made = apply("store", made, value, chain=(("index", index),), mode="set")
     return made
+
+
+def _decompose(*inputs: Node, graph: Graph, blocks: tuple[Index, ...], shape: tuple[int, ...]) -> Node:
+    return stored(apply("room", shape=shape, dtype=graph.outs[0].dtype, number=0), blocks, graph.inline(inputs))
 
 
 def _cost(*inputs: Aval, graph: Graph, blocks: tuple[Index, ...], shape: tuple[int, ...]) -> Cost:

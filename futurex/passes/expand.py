@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where, zeros_like
 from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
+from futurex.ops.joined import stored
 from futurex.ops.normalize import normalised
 from futurex.ops.random import COUNTER_OPS
 from futurex.ops.sweeps import FEWEST_ROWS
@@ -86,10 +87,8 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
 def _stored(join: Node) -> Node:
     """Blocks that are written one after the other into an array: one of zeros, whose bytes are counted as the
     function's, as those of room are not."""
-    made = zeros_like(Aval(join.shape, join.dtype))
-    for index, value in zip(join.attrs["blocks"], join.attrs["graph"].inline(join.inputs), strict=True):
-        made = apply("store", made, value, chain=(("index", index),), mode="set")
-    return made
+    zeros = zeros_like(Aval(join.shape, join.dtype))
+    return stored(zeros, join.attrs["blocks"], join.attrs["graph"].inline(join.inputs))
 
 
 def _along(x: Node, indices: Node, axis: int, input_shape: tuple[int, ...] | None = None) -> Node:

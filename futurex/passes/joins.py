@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
+from futurex.ops.joined import stored
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of, stored_slice
 from futurex.passes.fuse import FEWEST_ELEMENTS, LARGE_ELEMENTS, is_of_a_loop
 from futurex.passes.rewrite import rewrite, users_of
@@ -88,10 +89,8 @@ def _in_blocks(node: Node) -> Node | None:
     """A small join as blocks that are written into room for it, which code of a loop does where they belong."""
     if node.op != "fused_join" or node.size >= LARGE_ELEMENTS:
         return None
-    made = apply("room", shape=node.shape, dtype=node.dtype, number=node.id)
-    for index, value in zip(node.attrs["blocks"], node.attrs["graph"].inline(node.inputs), strict=True):
-        made = apply("store", made, value, chain=(("index", index),), mode="set")
-    return made
+    room = apply("room", shape=node.shape, dtype=node.dtype, number=node.id)
+    return stored(room, node.attrs["blocks"], node.attrs["graph"].inline(node.inputs))
 
 
 def _framed(node: Node) -> Node | None:

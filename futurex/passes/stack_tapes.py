@@ -24,6 +24,7 @@ from futurex.passes.dead import may_raise
 from futurex.passes.rewrite import Maker, is_effect, map_subgraphs, rewrite, users_of
 from futurex.passes.round_products import sums_of_products
 from futurex.passes.rounds import rounds_of
+from futurex.passes.tapes import sequences_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply, build, const, item, param
@@ -108,7 +109,7 @@ def _lengths(graph: Graph) -> dict[Node, int]:
         if node.op == "loop" and node.attrs["tape"]:
             count = rounds_of(node, MOST_ROUNDS)
         elif node.op == "scan" and node.attrs["length"] is None:
-            counts = {found.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
+            counts = {found.get(xs.inputs[0]) if xs.op == "item" else None for xs in sequences_of(node)}
             count = counts.pop() if len(counts) == 1 else None
         else:
             continue
@@ -127,7 +128,7 @@ def _rooms(graph: Graph) -> dict[Node, int]:
         if node.op == "loop" and node.attrs["tape"]:
             loops[node] = node
         elif node.op == "scan" and node.attrs["length"] is None:
-            sources = {loops.get(xs.inputs[0]) if xs.op == "item" else None for xs in _sequences(node)}
+            sources = {loops.get(xs.inputs[0]) if xs.op == "item" else None for xs in sequences_of(node)}
             loop = sources.pop() if len(sources) == 1 else None
             if loop is None:
                 continue
@@ -159,17 +160,12 @@ def _together(graph: Graph, found: dict[Node, int]) -> dict[Node, int]:
             if any(
                 isinstance(each.aval, Tape) and (each in returned or not all(user in found for user in users[each]))
                 for each in users[node]
-            ) or (node.op == "scan" and any(xs.inputs[0] not in found for xs in _sequences(node)))
+            ) or (node.op == "scan" and any(xs.inputs[0] not in found for xs in sequences_of(node)))
         ]  # fmt: skip
         if not wrong:
             return found
         for node in wrong:
             del found[node]
-
-
-def _sequences(scan: Node) -> Sequence[Node]:
-    first = scan.attrs["n_carry"]
-    return scan.inputs[first : first + scan.attrs["n_xs"]]
 
 
 def _all_fit(node: Node) -> bool:
@@ -286,7 +282,7 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     more = [
         apply("store", whole, value, place, chain=_AT, mode="set") for whole, value in zip(tapes, stored, strict=True)
     ]
-    alone = not rows.keys() & set(topological((*results, *kept))) and may_raise(_sequences(node)[0].inputs[0])
+    alone = not rows.keys() & set(topological((*results, *kept))) and may_raise(sequences_of(node)[0].inputs[0])
     rounds = _Rounds.of(node, stacks, inputs[n].inputs[0], place, alone)
     params = [*(carry[k] for k in carried), *tapes, place, *sequences, *consts, *rounds.params]
     made = _loop(
@@ -348,7 +344,7 @@ def _comes_from_behind(scan: Node, k: int, stacks: _Stacks) -> int | None:
     if not scan.attrs["reverse"] or body.outs[k] not in elements or k in scan.attrs["tape"] or stacks.is_read(scan, k):
         return None
     j = elements.index(body.outs[k])
-    xs, start = _sequences(scan)[j], scan.inputs[k]
+    xs, start = sequences_of(scan)[j], scan.inputs[k]
     loop = xs.inputs[0]
     if loop.op != "loop" or start.op != "item" or start.inputs[0] is not loop:
         return None
