@@ -33,6 +33,11 @@ class Brake:
         """Have traces taken long that could not be staged?"""
         return self._wasted > PATIENCE
 
+    @property
+    def rests(self) -> bool:
+        """Do calls for which there is no trace go as plain NumPy for now?"""
+        return self._rest > 0
+
     def stops(self, most: int) -> bool:
         """Shall a call for which there is no trace go as plain NumPy? After ``most`` traces in a row for one call each.
         """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ from futurex.tree.pytree import Structure, leaf_paths, parts_of
 
 Key = tuple[Any, ...]
 _BY_VALUE = frozenset({bool, int, str, bytes})
+_BY_TYPE = frozenset({float, complex})
+_OF_ROWS = _BY_VALUE | _BY_TYPE
+_FEWEST = 32
+"""Entries of a list or tuple that are looked at all at once."""
 _SURE_NAMES = _BY_VALUE | {type(None)}
 """Kinds of keys of a dict that are the same where they are equal and of one kind."""
 _SINGLETONS = frozenset({type(None), type(Ellipsis), type(NotImplemented)})
@@ -72,13 +77,14 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         key += (kind, value.dtype, value.shape)
         if not value.flags.c_contiguous:
             key.append(value.strides)
-    elif kind is float or kind is complex:
+    elif kind in _BY_TYPE:
         leaves.append(value)
         key.append(kind)
     elif kind is tuple or kind is list:
         key += (kind, len(value))
-        for entry in value:
-            _extend(entry, key, leaves, arrays)
+        if len(value) < _FEWEST or not _extend_by_row(value, key, leaves):
+            for entry in value:
+                _extend(entry, key, leaves, arrays)
     elif kind is dict:
         names = tuple(value)
         kinds = tuple(map(type, names))
@@ -97,6 +103,17 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         if kind in GENERATORS:
             arrays.append(id(value))
         key += leaf_key(value)
+
+
+def _extend_by_row(values: Sequence[Any], key: list[Any], leaves: list[Any]) -> bool:
+    """The same for all entries of a long list or tuple at once, where these are Python's numbers and texts of one kind.
+    """
+    kinds = set(map(type, values))
+    if len(kinds) > 1 or not kinds <= _OF_ROWS:
+        return False
+    leaves += values
+    key += map(type, values) if kinds <= _BY_TYPE else chain.from_iterable(zip(map(type, values), values, strict=True))
+    return True
 
 
 def _name_key(name: Any) -> Any:
@@ -125,7 +142,7 @@ def leaf_key(leaf: Any) -> Key:
         return (kind, leaf.dtype, leaf.shape, *([] if leaf.flags.c_contiguous else [leaf.strides]))
     if isinstance(leaf, np.generic):
         return kind, leaf.dtype
-    if kind is float or kind is complex or kind in _SINGLETONS:
+    if kind in _BY_TYPE or kind in _SINGLETONS:
         return (kind,)
     if kind in _BY_VALUE or isinstance(leaf, np.dtype):
         return kind, leaf

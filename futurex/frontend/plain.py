@@ -166,7 +166,7 @@ _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)}
 
 
 def _holds_futures(value: Any) -> bool:
-    return type(value) not in _NO_FUTURES and any(isinstance(leaf, Array) for leaf in flatten(value)[0])
+    return type(value) not in _NO_FUTURES and Array in set(map(type, flatten(value)[0]))
 
 
 def _completed(value: Any) -> Any:
@@ -197,7 +197,7 @@ class _StandIns:
             result = value.result()
             self.futures[id(result)] = result, value
             return result
-        if not any(isinstance(leaf, Array) for leaf in flatten(value)[0]):
+        if Array not in set(map(type, flatten(value)[0])):
             return value
         if isinstance(value, tuple):
             parts = [self.of(entry) for entry in value]

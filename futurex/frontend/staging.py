@@ -212,6 +212,8 @@ class Futurized(Standing, Generic[P, R]):
             if self._may_be_plain and len(last) == GIVEN_UP and all(each.given_up for each in last):
                 return last[-1]  # what the function depends on changes at every call: plain NumPy is right for all
             leaves, structure = flatten((args, kwargs))
+            if rests and self._brake.rests and not self._families.traced and self._rests(key, structure):
+                return None
             found = self._families.find(structure, leaves, key) if self._limit is None else None
             if found is not None and found.variant is not None and found.variant.valid():
                 found.variant.served = True

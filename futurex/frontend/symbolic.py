@@ -149,6 +149,11 @@ class Families:
             family.traces.append(made)
         return made
 
+    @property
+    def traced(self) -> bool:
+        """Is there a symbolic trace?"""
+        return next(self.variants(), None) is not None
+
     def variants(self) -> Iterator[Variant]:
         """The symbolic traces that there are."""
         for family in self._families.values():

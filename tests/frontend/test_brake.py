@@ -8,6 +8,7 @@ import pytest
 import futurex as fx
 from futurex.frontend import brake, staging
 from futurex.frontend.brake import IN_VAIN, REST
+from futurex.frontend.symbolic import Families
 
 STATE = {"words": ["a"]}
 X = np.ones(3)
@@ -121,3 +122,27 @@ def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
     for k in range(20):
         assert f(Named(k), X).tolist() == [1 + k] * 3
     assert len(traced) == 20
+
+
+def test_nobody_compares_sizes_while_it_rests(monkeypatch):
+    @fx.futurize
+    def tour(distances, places):
+        total = 0.0
+        for k in range(len(places) - 1):
+            total += distances[places[k]][places[k + 1]]
+        return total
+
+    rng, looked = np.random.default_rng(0), []
+    find = Families.find
+    monkeypatch.setattr(Families, "find", lambda *given: looked.append(1) or find(*given))
+
+    def called_often(times):
+        for _ in range(times):
+            given = rng.random((12, 12)).tolist(), rng.permutation(12).tolist()
+            assert tour(*given) == pytest.approx(tour.plain(*given))
+
+    with pytest.warns(UserWarning, match="traced for more than 32 kinds of arguments"):
+        called_often(staging.VARIANTS + 4)
+    before = len(looked)
+    called_often(REST - 5)
+    assert len(looked) <= before + 1
