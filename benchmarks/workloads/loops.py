@@ -229,6 +229,22 @@ CASES = {
         "long short-term memory, 32 wide, batch 16, 40 rounds",
         (0.2 * _normal((32, 128)), _normal((8, 128)), _normal((40, 16, 8)), np.zeros((16, 32))), memory, _memory,
     ),
+    "memory-wide": Case(
+        "long short-term memory in single precision, 128 wide, batch 32, 64 rounds",
+        tuple(
+            each.astype(np.float32) for each in
+            (0.05 * _normal((128, 512)), 0.05 * _normal((64, 512)), _normal((64, 32, 64)), np.zeros((32, 128)))
+        ),
+        memory, _memory,
+    ),
+    "recurrent-batch": Case(
+        "recurrent network in single precision, 256 wide, batch 32, 64 rounds",
+        tuple(
+            each.astype(np.float32) for each in
+            (0.05 * _normal((256, 256)), 0.05 * _normal((256, 64)), _normal((64, 64, 32)), np.zeros((256, 32)))
+        ),
+        recurrent, _recurrent,
+    ),
     "flow": Case(
         "20 points in a field that is a network, 50 steps",
         (0.3 * _normal((4, 32)), 0.3 * _normal((32, 4)), _normal((20, 4))), flow, _flow,

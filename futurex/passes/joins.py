@@ -270,9 +270,6 @@ class _Joins:
         count = math.prod(len(each) - 1 for each in ends)
         if count > min(MOST_BLOCKS, max(1, root.size // LEAST_BLOCK)):
             return None
-        small = self.least == FEWEST_INSIDE and root.size < LARGE_ELEMENTS
-        if small and not any(self.grid(root)[: max(root.ndim - 1, 1)]):
-            return None  # side by side in rows: what is computed of all parts at once is better copied
         blocks = Blocks(self.absorbed)
         for bounds in itertools.product(*map(itertools.pairwise, ends)):
             if not blocks.add(root, tuple(bounds)):

@@ -7,9 +7,12 @@ inner dimension, gives the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from futurex.ops.views import Chain
 from futurex.passes.rewrite import users_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply
@@ -19,67 +22,146 @@ LEAST = 256
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The factors of a round's product: ``x.T @ y``, where both have so many rows."""
+class Factor:
+    """One side of a round's product: ``rows`` of so many columns, or, ``turned``, columns of so many rows, whatever the
+    shape of the node."""
 
-    factors: tuple[Node, Node]  # in the same order of elements, of whatever shape
+    node: Node
     rows: int
-    shape: tuple[int, int]
+    columns: int
+    turned: bool
+
+    def of_all(self, whole: Node) -> Node:
+        """The rows of all rounds, one below the other, in an array of all of them."""
+        count, rows = whole.shape[0], whole.shape[0] * self.rows
+        if not self.turned:
+            return apply("reshape", whole, shape=(rows, self.columns))
+        beside = apply("transpose", apply("reshape", whole, shape=(count, self.columns, self.rows)), axes=(1, 0, 2))
+        return _turned(apply("reshape", beside, shape=(self.columns, rows)))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The factors of a round's product: ``x.T @ y``, where both have as many rows."""
+
+    factors: tuple[Factor, Factor]
+
+    @property
+    def kept(self) -> Sequence[Node]:
+        """What of all rounds the sum is made of."""
+        return [factor.node for factor in self.factors]
 
     def of_all(self, x: Node, y: Node) -> Node:
-        """The sum over rounds, of the factors of all of them."""
-        rows = x.shape[0] * self.rows
-        x, y = (apply("reshape", each, shape=(rows, n)) for each, n in zip((x, y), self.shape, strict=True))
-        return apply("matmul", apply("transpose", x, axes=(1, 0)), y)
+        """The sum over rounds, by what is kept of all of them."""
+        x, y = (factor.of_all(whole) for factor, whole in zip(self.factors, (x, y), strict=True))
+        return apply("matmul", _turned(x), y)
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a round adds up of a factor that is kept anyway, as the slope of a bias that is added to each row."""
+
+    node: Node
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def kept(self) -> Sequence[Node]:
+        """What of all rounds the sum is made of."""
+        return [self.node]
+
+    def of_all(self, whole: Node) -> Node:
+        """The sum over rounds, by what is kept of all of them."""
+        axes = (0, *(axis + 1 for axis in self.axes))
+        return apply("reshape", apply("sum", whole, axis=axes, keepdims=False, dtype=None), shape=self.shape)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What a round makes of a sum: it adds ``rest`` to it, and products."""
+    """What a round makes of a sum: it adds ``rest`` to it, and what one operation behind the loop gives, each to all of
+    it or, by its chain, to a part of it."""
 
     rest: Node
-    pairs: list[Pair]
+    parts: list[tuple[Pair | Total, Chain | None]]
+
+    @property
+    def kept(self) -> Sequence[Node]:
+        """What of all rounds it is made of."""
+        return [node for part, _ in self.parts for node in part.kept]
 
     def total(self, begun: Node, whole_of: Callable[[Node], Node]) -> Node:
-        """The sum, by what it is without the products, and the factors of all rounds by those of one."""
-        for pair in self.pairs:
-            begun = begun + pair.of_all(*map(whole_of, pair.factors))
+        """The sum, by what it is without these parts, and what all rounds keep by what one does."""
+        for part, chain in self.parts:
+            begun = _added(begun, part.of_all(*map(whole_of, part.kept)), chain)
         return begun
 
 
+def _added(base: Node, value: Node, chain: Chain | None) -> Node:
+    return base + value if chain is None else apply("store", base, value, chain=chain, mode="add")
+
+
 def sums_of_products(carry: Sequence[Node], results: Sequence[Node], inputs: Sequence[Node]) -> dict[int, Sum]:
-    """Those of what a loop carries that its rounds do nothing with but add products to, by their numbers."""
+    """Those of what a loop carries that its rounds do nothing with but add products to, or sums of their factors, by
+    their numbers."""
     graph = Graph(inputs, results, "round")
     users = users_of(graph)
     for out in results:
         users[out].append(out)
-    found = {}
-    for k, own in enumerate(carry):
-        if len(own.shape) == 2 and own.is_static and own.size >= LEAST and len(users.get(own, ())) == 1:
-            total = _sum(own, results[k], users)
-            if total is not None:
-                found[k] = total
-    return found
+    alone = [k for k, own in enumerate(carry) if own.is_static and own.ndim and len(users.get(own, ())) == 1]
+    large = [k for k in alone if carry[k].ndim == 2 and carry[k].size >= LEAST]
+    found = {k: total for k in large if (total := _sum(carry[k], results[k], users, _pair)) is not None}
+    kept = {node for total in found.values() for node in total.kept}
+    of_kept = functools.partial(_total, kept)
+    return found | {
+        k: total for k in alone if k not in found and (total := _sum(carry[k], results[k], users, of_kept)) is not None
+    }
 
 
-def _sum(own: Node, out: Node, users: dict[Node, list[Node]]) -> Sum | None:
-    waiting, terms = [out], []
-    while waiting:
-        node = waiting.pop()
-        if node.op == "add" and len(users[node]) == 1 and all(each.aval == own.aval for each in node.inputs):
-            waiting += node.inputs
-        else:
-            terms.append(node)
-    if own not in terms:
+def _sum(own: Node, out: Node, users: dict[Node, list[Node]], part_of: Callable[[Node], Any]) -> Sum | None:
+    terms = _terms(own, out, users)
+    if (own, None) not in terms:
         return None
-    pairs, rest = [], own
-    for node in reversed(terms):
-        pair = _pair(node) if len(users[node]) == 1 else None
-        if pair is not None:
-            pairs.append(pair)
+    parts, rest = [], own
+    for node, chain in reversed(terms):
+        part = part_of(node) if len(users[node]) == 1 else None
+        if part is not None:
+            parts.append((part, chain))
         elif node is not own:
-            rest = rest + node
-    return Sum(rest, pairs) if pairs else None
+            rest = _added(rest, node, chain)
+    return Sum(rest, parts) if parts else None
+
+
+def _terms(own: Node, out: Node, users: dict[Node, list[Node]]) -> list[tuple[Node, Chain | None]]:
+    """What is added up, the last one first, and to what part of the sum if not to all of it."""
+    waiting: list[tuple[Node, Chain | None]] = [(out, None)]
+    terms = []
+    while waiting:
+        node, chain = waiting.pop()
+        alone = len(users[node]) == 1
+        if alone and node.op == "add" and all(each.aval == node.aval for each in node.inputs):
+            waiting += [(each, chain) for each in node.inputs]
+        elif alone and chain is None and _adds_to_a_part(node) and node.aval == own.aval:
+            waiting += [(node.inputs[0], None), (node.inputs[1], node.attrs["chain"])]
+        else:
+            terms.append((node, chain))
+    return terms
+
+
+def _adds_to_a_part(node: Node) -> bool:
+    """Is it ``base[a:b] += value``, at a place that is known?"""
+    return node.op == "store" and bool(node.attrs["mode"] == "add") and len(node.inputs) == 2
+
+
+def _total(kept: Collection[Node], node: Node) -> Total | None:
+    """The sum of what is kept, over some of its axes; it may be of another shape with as many elements."""
+    shape, node = node.shape, _base(node)
+    if node.op != "sum" or node.inputs[0] not in kept or node.attrs["dtype"] is not None:
+        return None
+    (source,), axis = node.inputs, node.attrs["axis"]
+    if source.dtype != node.dtype:
+        return None
+    axes = range(source.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return Total(source, tuple(each % source.ndim for each in axes), shape)
 
 
 def _pair(node: Node) -> Pair | None:
@@ -90,11 +172,28 @@ def _pair(node: Node) -> Pair | None:
     (m, rows), n = x.shape, y.shape[1]
     if rows * (m + n) > m * n:
         return None
-    if x.op == "transpose":
-        x = x.inputs[0]
-    elif rows > 1:
-        return None
-    return Pair((_base(x), _base(y)), rows, (m, n))
+    return Pair((_factor(x, rows, m, turned=True), _factor(y, rows, n, turned=False)))
+
+
+def _factor(node: Node, rows: int, columns: int, *, turned: bool) -> Factor:
+    """``turned``: is the node columns of rows? What it is the transpose of is the other way round."""
+    base = _base(node)
+    if rows > 1 and base.shape == node.shape and (other := _transposed(base)) is not None:
+        base, turned = _base(other), not turned
+    return Factor(base, rows, columns, turned and rows > 1)
+
+
+def _transposed(node: Node) -> Node | None:
+    """What a matrix is the transpose of; None where it is none."""
+    if node.op == "transpose":
+        return node.inputs[0]
+    chain: Chain = node.attrs["chain"] if node.op == "load" else ()
+    return apply("load", *node.inputs, chain=chain[:-1]) if chain[1:] and chain[-1] == ("transpose", (1, 0)) else None
+
+
+def _turned(node: Node) -> Node:
+    """The transpose of a matrix; of a transpose what that was made of."""
+    return node.inputs[0] if node.op == "transpose" and node.ndim == 2 else apply("transpose", node, axes=(1, 0))
 
 
 def _base(node: Node) -> Node:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.tapes import Tape
+from futurex.passes.counters import shift
 from futurex.passes.dead import may_raise
 from futurex.passes.rewrite import Maker, is_effect, map_subgraphs, rewrite, users_of
 from futurex.passes.round_products import sums_of_products
@@ -30,7 +31,7 @@ from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply, build, const, item, param
 
 MOST_ROUNDS = 20_000
-LARGEST, LARGEST_MADE, LONGEST, WIDEST = 1 << 12, 1 << 14, 1 << 20, 1 << 15
+LARGEST, LARGEST_MADE, LONGEST, WIDEST = 1 << 14, 1 << 16, 1 << 22, 1 << 15
 """Elements of what a round begins with and of what it makes for the way back alone, of what is kept of all rounds, and
 of what a round computes; larger arrays are kept as they are, without a copy."""
 ROOM, FEWEST_ROUNDS = 1 << 20, 32
@@ -187,6 +188,17 @@ def _idle(loop: Node) -> set[int]:
     return {k for k in tape if body.params[k] not in read and test.params[k] not in read}
 
 
+def _counted(loop: Node) -> dict[int, tuple[int, int]]:
+    """The numbers that a loop carries and has on tape only to count with them: where they begin, and by how much. What
+    they are in a round its number tells."""
+    body, found = loop.attrs["body"], {}
+    for k in loop.attrs["tape"]:
+        step, start = shift(body.outs[k], body.params[k]), loop.inputs[k]
+        if step is not None and start.op == "const" and type(start.value) is int:
+            found[k] = start.value, step
+    return found
+
+
 def _is_simple(node: Node, widest: int | None) -> bool:
     """Is it made of small arrays only, so that it is compiled, and without prints and draws? Sizes that only the run
     knows are named by who shows them, which another loop would not. Who compiles it looks at sizes where ``widest`` is
@@ -194,6 +206,8 @@ def _is_simple(node: Node, widest: int | None) -> bool:
     if not node.is_static:
         return False
     graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    if node.op == "scan" and widest is not None:
+        graphs = [_without_sums(node)]
     while graphs:
         graph = graphs.pop()
         for each in (*graph.params, *graph.nodes):
@@ -201,10 +215,24 @@ def _is_simple(node: Node, widest: int | None) -> bool:
             acts = is_effect(each) and (each.op != "check" or widest is not None)
             if acts or any(isinstance(a, Tape) or not a.static for a in avals):
                 return False
-            if widest is not None and any(a.size > widest for a in avals):
+            if widest is not None and _is_computed(each) and any(a.size > widest for a in avals):
                 return False
             graphs += [value for value in each.attrs.values() if isinstance(value, Graph)]
     return True
+
+
+def _without_sums(scan: Node) -> Graph:
+    """The body of a scan, with the factors of what its rounds add up as products in the place of the sums."""
+    body: Graph = scan.attrs["body"]
+    sums = sums_of_products(body.params[: scan.attrs["n_carry"]], body.outs, body.params)
+    outs = [sums[k].rest if k in sums else out for k, out in enumerate(body.outs)]
+    factors = [each for total in sums.values() for each in total.kept]
+    return Graph(body.params, [*outs, *factors], body.name)
+
+
+def _is_computed(node: Node) -> bool:
+    """Does a round compute all of it? What it is given, views of that, and what it stores a part in may be larger."""
+    return node.op not in ("param", "store") and node.record.view is None
 
 
 def _result(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
@@ -214,12 +242,13 @@ def _result(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
 def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     """The loop that stores what it carries out of a round, behind what it began with: a round began with the row of its
     number. What it carries for that alone it does not carry; it begins with a row where there may be no round."""
-    test, body, tape, count = node.attrs["test"], node.attrs["body"], node.attrs["tape"], stacks.room[node]
+    test, body, count = node.attrs["test"], node.attrs["body"], stacks.room[node]
     n, inputs = len(body.outs), [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
     outs = body.inline(own)
-    idle = _idle(node)
-    carried = [k for k in range(n) if k not in idle]
+    idle, counted = _idle(node), _counted(node)
+    carried = [k for k in range(n) if k not in idle or k in counted]
+    tape = [k for k in node.attrs["tape"] if k not in counted]
     place = param(_INDEX, "round")
     wholes = stacks.empty([own[k].aval for k in tape], count + 1)
     tapes = [param(each.aval, "tape") for each in wholes]
@@ -247,9 +276,41 @@ def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
 
     stacks.results[node] = [
         *(functools.partial(carry, k) for k in range(n)),
-        *(functools.partial(item, made, first + place) for place in range(len(tape))),
+        *(
+            functools.partial(item, made, first + tape.index(k)) if k in tape else functools.partial(_nothing, k)
+            for k in node.attrs["tape"]
+        ),
     ]
     return made
+
+
+def _counts(xs: Node) -> tuple[int, int] | None:
+    """How the elements of a tape count, if they do."""
+    loop = xs.inputs[0]
+    if loop.op != "loop":
+        return None
+    return _counted(loop).get(loop.attrs["tape"][xs.attrs["index"] - len(loop.attrs["body"].outs)])
+
+
+def _number(place: Node, start: int, step: int) -> Node:
+    """What a number that counts is in the round of a place."""
+    number = apply("python_scalar", place, kind="i")
+    number = number if step == 1 else number * const(step)
+    return number if start == 0 else number + const(start)
+
+
+def _row_of(value: Node, numbers: Mapping[Node, int], given: Sequence[Node], count: int) -> int | None:
+    """The first of the rows, in an array that a scan is given, that a value is one after the other in its rounds.
+    ``numbers``: what goes up by one, and where it begins."""
+    if value.op != "load" or value.attrs["chain"] != _AT or value.inputs[0] not in given:
+        return None
+    start = numbers.get(value.inputs[1])
+    return start if start is not None and 0 <= start <= value.inputs[0].shape[0] - count else None
+
+
+def _nothing(number: int) -> Node:
+    """In the place of a tape that nobody keeps."""
+    return const(np.int64(number))
 
 
 def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
@@ -258,35 +319,46 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     inputs = [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
     carry, elements, consts = own[:n], own[n : n + n_xs], own[n + n_xs :]
-    sequences = [
-        param(source.aval, each.attrs["name"]) for source, each in zip(inputs[n:], elements, strict=False)
-    ]
+    counted = {j: known for j, xs in enumerate(sequences_of(node)) if (known := _counts(xs)) is not None}
+    sequences = {
+        j: param(inputs[n + j].aval, each.attrs["name"]) for j, each in enumerate(elements) if j not in counted
+    }
     place = param(_INDEX, "round")
-    read = [_element(xs, place, each.aval) for xs, each in zip(sequences, elements, strict=True)]
+
+    def element(j: int, at: Node, aval: Aval) -> Node:
+        return _number(at, *counted[j]) if j in counted else _element(sequences[j], at, aval)
+
+    read = [element(j, place, each.aval) for j, each in enumerate(elements)]
     behind = {k: j for k in range(n) if (j := _comes_from_behind(node, k, stacks)) is not None}
     given = [
-        _element(sequences[behind[k]], place + const(np.int64(1)), each.aval) if k in behind else each
+        element(behind[k], place + const(np.int64(1)), each.aval) if k in behind else each
         for k, each in enumerate(carry)
     ]
-    rows = {each: (j, 0) for j, each in enumerate(read)} | {given[k]: (j, 1) for k, j in behind.items()}
+    rows = {read[j]: (n + j, 0) for j in sequences}
+    rows |= {given[k]: (n + j, 1) for k, j in behind.items() if j in sequences}
     results = body.inline([*given, *read, *consts])
-    sums = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences, place])
+    sums = {} if stacks.is_open else sums_of_products(carry, results, [*own, *sequences.values(), place])
     for k, each in sums.items():
         results[k] = each.rest
     carried = [k for k in range(n) if k not in behind and not (k in sums and results[k] is carry[k])]
     kept = [*results[n:], *(given[k] for k in node.attrs["tape"])]
-    factors = dict.fromkeys(each for total in sums.values() for pair in total.pairs for each in pair.factors)
+    factors = dict.fromkeys(each for total in sums.values() for each in total.kept)
+    alone = not rows.keys() & set(topological((*results, *kept))) and may_raise(sequences_of(node)[0].inputs[0])
+    numbers = {read[j]: start for j, (start, step) in counted.items() if step == 1}
+    for factor in factors:
+        if (row := _row_of(factor, numbers, consts, count)) is not None:
+            rows[factor] = n + n_xs + consts.index(factor.inputs[0]), row
     stored = [*kept, *(each for each in factors if each not in rows)]
     wholes = stacks.empty([each.aval for each in stored], count)
     tapes = [param(each.aval, "tape") for each in wholes]
     more = [
         apply("store", whole, value, place, chain=_AT, mode="set") for whole, value in zip(tapes, stored, strict=True)
     ]
-    alone = not rows.keys() & set(topological((*results, *kept))) and may_raise(sequences_of(node)[0].inputs[0])
-    rounds = _Rounds.of(node, stacks, inputs[n].inputs[0], place, alone)
-    params = [*(carry[k] for k in carried), *tapes, place, *sequences, *consts, *rounds.params]
+    rounds = _Rounds.of(node, stacks, new[sequences_of(node)[0].inputs[0]], place, alone)
+    params = [*(carry[k] for k in carried), *tapes, place, *sequences.values(), *consts, *rounds.params]
+    shown = [*(inputs[n + j] for j in sequences), *inputs[n + n_xs :]]
     made = _loop(
-        node, [*(inputs[k] for k in carried), *wholes, rounds.first, *inputs[n:], *rounds.inputs],
+        node, [*(inputs[k] for k in carried), *wholes, rounds.first, *shown, *rounds.inputs],
         Graph(params, [rounds.goes_on], f"{body.name}_test"),
         Graph(params, [*(results[k] for k in carried), *more, rounds.next], body.name),
     )  # fmt: skip
@@ -297,8 +369,8 @@ def _scan_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     def whole_of(value: Node) -> Node:
         if value not in rows:
             return item(made, last + stored.index(value, len(kept)))
-        j, low = rows[value]
-        return apply("load", inputs[n + j], chain=(("index", (("s", low, low + count, None),)),))
+        k, low = rows[value]
+        return apply("load", inputs[k], chain=(("index", (("s", low, low + count, None),)),))
 
     def result(k: int) -> Node:
         begun = item(made, carried.index(k)) if k in carried else inputs[k]

@@ -6,6 +6,7 @@ import pytest
 import futurex as fx
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.loops.products import LEAST_PRODUCT
+from futurex.kernels.numba_.compiler import has_fma
 from futurex.passes.counters import refilled
 from futurex.passes.pipeline import optimise
 from futurex.runtime import structured
@@ -163,6 +164,42 @@ def test_threads_share_rows_and_change_no_bit(rows, parts):
         np.testing.assert_allclose(a, c, atol=1e-5)
 
 
+def gates(w, u, bias, rows):
+    h = c = np.zeros((32, 128), np.float32)
+    for row in rows:
+        made = h @ w + row @ u + bias
+        opened = 1 / (1 + np.exp(-made[:, :384]))
+        c = opened[:, :128] * c + opened[:, 128:256] * np.tanh(made[:, 384:])
+        h = opened[:, 256:] * np.tanh(c)
+    return (h * h).mean()
+
+
+def beside(w, u, bias, rows):
+    """Examples that are columns."""
+    h, first, second = np.zeros((128, 32), np.float32), w[:, :128], u[:, :128].T
+    for row in rows:
+        h = np.tanh(first @ h + second @ row.T + bias[:128, None])
+    return (h * h).mean()
+
+
+@pytest.mark.skipif(not has_fma(), reason="products in loops are NumPy's")
+@pytest.mark.parametrize("layer", [gates, beside])
+def test_recurrent_layers_are_two_loops_whose_rows_threads_share(layer):
+    weights, rows = (0.1 * single(128, 512), 0.1 * single(64, 512), 0.1 * single(512)), single(20, 32, 64)
+    gradient = fx.grad(layer, argnums=(0, 1, 2))
+    loops = [node for node in optimise(fx.lower(gradient, *weights, rows).graph).nodes if node.op == "loop"]
+    assert [LoopBackend().claim(loop, 2).late.threads for loop in loops] == [2, 2]
+    moved = [RNG.normal(size=each.shape) for each in weights]
+    ends = [
+        layer(*(each + sign * 1e-4 * step for each, step in zip(weights, moved, strict=True)), rows.astype(float))
+        for sign in (1, -1)
+    ]
+    for _ in range(3):
+        slopes = zip(gradient(*weights, rows), moved, strict=True)
+        found = sum((np.asarray(slope) * step).sum() for slope, step in slopes)
+        assert found == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3)
+
+
 def mandelbrot(cr, ci):
     zr, zi = np.zeros_like(cr), np.zeros_like(ci)
     count = np.zeros(cr.shape, np.int32)
@@ -201,6 +238,27 @@ def shared_row(x):
     return x, kept
 
 
+def sums_of_columns(x):
+    for _ in range(40):
+        x = x * 0.5 + x.sum(axis=0) * 0.001
+    return x
+
+
+def sums_of_rows(x):
+    for _ in range(40):
+        x = (x - x.max(axis=1, keepdims=True)) * 0.5 + x.sum(axis=1, keepdims=True) * 0.001
+    return x
+
+
+def filled(x):
+    for _ in range(40):
+        y = np.full((300, 310), 0.5)
+        y[0:300, 5:305] = x
+        y[:, 300:] += 0.25
+        x = y[:, 10:] * x + 0.5
+    return x
+
+
 @pytest.mark.parametrize(
     ("function", "args"),
     [
@@ -210,6 +268,9 @@ def shared_row(x):
         (columns, (RNG.normal(size=(40_000, 3)), RNG.normal(size=3))),
         (neighbours, (RNG.normal(size=(300, 300)),)),
         (shared_row, (RNG.normal(size=(300, 300)),)),
+        (sums_of_columns, (RNG.normal(size=(300, 300)),)),
+        (sums_of_rows, (RNG.normal(size=(300, 300)),)),
+        (filled, (RNG.normal(size=(300, 300)),)),
     ],
 )
 def test_loops_over_points_run_in_parts_with_numpys_bits(function, args):
@@ -223,7 +284,7 @@ def test_loops_over_points_run_in_parts_with_numpys_bits(function, args):
 
 def sums(x):
     for _ in range(40):
-        x = x * 0.5 + x.sum(axis=0)
+        x = x * 0.5 + x.sum(axis=0) + x.sum(axis=1, keepdims=True)
     return x
 
 

@@ -124,6 +124,57 @@ def test_gradients_are_those_of_differences(function):
         np.testing.assert_allclose(slope[k], difference, rtol=2e-2 if function is single else 1e-4, atol=1e-5)
 
 
+def by_threes(x, w):
+    total = 0.0
+    for k in range(5, 40, 3):
+        x = np.sin(x * w[k % 6]) + k
+        total = total + x[k % 6] * k
+    return total
+
+
+def counts_itself(x, w):
+    k, y = 40, x[0]
+    while k > 1:
+        y = y + 0.01 * np.sin(x[k % 6]) * k
+        k -= 2
+    return y * k
+
+
+@pytest.mark.parametrize("function", [counted, backwards, by_threes, counts_itself])
+def test_numbers_that_count_are_not_on_tape(function):
+    before, after = graphs(fx.grad(function, argnums=(0, 1)))
+    assert not tapes(after)
+    kept = [node.aval for loop in after.nodes if loop.op == "loop" for node in loop.attrs["body"].params]
+    assert not any(aval.dtype == np.int64 and aval.shape for aval in kept)
+    expected = compile_plan(before, optimised=True).run([X, W])
+    for mine, other in zip(compile_plan(after, optimised=True).run([X, W]), expected, strict=True):
+        np.testing.assert_array_equal(mine, other, strict=True)
+    moved = RNG.normal(size=6)
+    ends = [function(X + sign * 1e-6 * moved, W) for sign in (1, -1)]
+    slope = np.asarray(fx.grad(function)(X, W))
+    assert (slope * moved).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 24), (3, 20)])
+def test_rows_that_are_given_are_factors_where_they_are(first, last):
+    rows, start = RNG.normal(size=(24, 4, 20)), np.zeros((4, 20))
+
+    def layer(w, u, rows):
+        h = start
+        for k in range(first, last):
+            h = np.tanh(h @ w + rows[k] @ u)
+        return (h * h).sum()
+
+    w, u = 0.2 * RNG.normal(size=(20, 20)), RNG.normal(size=(20, 20))
+    graph = optimise(fx.lower(fx.grad(layer, argnums=(0, 1)), w, u, rows).graph)
+    back = [node for node in graph.nodes if node.op == "loop"][-1]
+    assert [each.op for each in back.attrs["body"].nodes].count("store") == 1  # the other factor
+    moved = RNG.normal(size=u.shape)
+    ends = [layer(w, u + sign * 1e-6 * moved, rows) for sign in (1, -1)]
+    slope = np.asarray(fx.grad(layer, argnums=1)(w, u, rows))
+    assert (slope * moved).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7)
+
+
 def until(x, w):
     n = 0
     while np.abs(x).sum() > 1e-3 and n < 50:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -50,13 +52,11 @@ class LoopBackend:
         if node.op != "loop":
             return None
         node = _with_room(node)
-        split = next((split for split in _ways(node, threads) if _profits(node, split)), _NONE)
-        if split is _NONE:
-            return None
-        try:
-            return _made(lambda: _kernel(node, split, threads))
-        except self.refusals:
-            return None
+        for split in _ways(node, threads):
+            if _profits(node, split):
+                with contextlib.suppress(*self.refusals):
+                    return _made(functools.partial(_kernel, node, split, threads))
+        return None
 
     refusals = (Unsupported, RuntimeError)
 
@@ -142,9 +142,6 @@ def _never_twice(program: Program) -> Callable[..., Any]:
         return results
 
     return call
-
-
-_NONE: Any = object()
 
 
 def _ways(node: Node, threads: int) -> Iterator[Split | None]:

@@ -117,12 +117,18 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
         found = compute([e.scalar(value) for value in inputs])
         made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
     else:
-        shapes = [value.shape if isinstance(value, Array) else () for value in inputs]
-        shape = arrays.broadcast(e.function, [*shapes, *spread])
+        shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+        if _lacks(shape, avals[0].shape):
+            shape = arrays.broadcast(e.function, [shape, *spread])
         outs = [e.result(shape, aval.dtype, k, dense=False) for k, aval in enumerate(avals)]
         generated(e, inputs, outs, compute)
         made = [e.unboxed(out) for out in outs]
     return made if isinstance(node.aval, tuple) else made[0]
+
+
+def _lacks(shape: Shape, whole: Shape) -> bool:
+    """Do operands not tell all extents of a result? Where they do, these may be those of a part of it."""
+    return len(shape) < len(whole) or any(mine == 1 != own for mine, own in zip(shape, whole, strict=True))
 
 
 def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:

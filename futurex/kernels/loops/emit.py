@@ -87,6 +87,7 @@ class Emitter:
         self.drawn: streams.Drawn = {}
         self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
+        self.part: Callable[[Node, int], tuple[int, ...]] | None = None  # the shapes of results in these parts
         self.entrances: list[Entrance] = []  # of the loops that are being emitted, the outermost first
         self._opaque = 0
         self._known: dict[Node, Any] = {}
@@ -124,6 +125,10 @@ class Emitter:
     def owned(self, source: Array, granted: bool) -> Array:
         """The array itself where it may be overwritten, else a copy."""
         return source if granted and source.owned else self.copied(source)
+
+    def shape_of(self, node: Node) -> Shape:
+        """The shape of a result that no operand tells, as our part of it has it."""
+        return self.known(node.shape if self.part is None else self.part(node, 0))
 
     def is_home(self, array: Array) -> bool:
         """Does the array fill its place, or our part of it, as what is carried does?"""

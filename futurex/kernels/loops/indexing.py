@@ -158,7 +158,7 @@ def full(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     value = e.scalar(inputs[0])
     if not node.shape:
         return Scalar(values.converted(e.function, value, supported(node.dtype)), node.dtype, False)
-    made = e.fresh(e.known(node.shape), node.dtype)
+    made = e.fresh(e.shape_of(node), node.dtype)
     elementwise.assign(e, made, value)
     return made
 

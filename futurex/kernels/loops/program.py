@@ -65,6 +65,7 @@ class Program:
         self.turned = turned or {}
         self.written = {k: Written(aval.shape, aval.dtype) for k, aval in (written or {}).items()}
         emitter = Emitter(avals)
+        emitter.part = split.shape if split is not None else None
         self._open_rows = open_rows
         self.refilled = refilled
         parts = self.parts = split.parts if split is not None else 1

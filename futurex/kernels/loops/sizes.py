@@ -72,7 +72,7 @@ def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 def room(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """Memory that is written before it is read, the first part of it alone."""
     before = e.memory.scratch
-    made = e.fresh(e.known(node.shape), node.dtype)
+    made = e.fresh(e.shape_of(node), node.dtype)
     e.memory.room += e.memory.scratch - before
     return made
 

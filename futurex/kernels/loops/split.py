@@ -136,7 +136,9 @@ def _join(axes: _Axes, node: Node) -> bool:
         return True
     if node.op in ("load", "store"):
         return _join_view(axes, node)
-    if not (node.record.elementwise or node.op in ("fused", "matmul", "concatenate", "transpose")):
+    if node.op in ("room", "full"):
+        return True  # whose axes are those of what is written there, or computed with it
+    if not (node.record.elementwise or node.op in _APART):
         return False
     recipe = recipe_of(node)
     if recipe is None:
@@ -156,7 +158,7 @@ def _join(axes: _Axes, node: Node) -> bool:
 def _join_view(axes: _Axes, node: Node) -> bool:
     """A part of an array: dimensions that are taken whole stay the same."""
     chain = node.attrs["chain"]
-    if [step[0] for step in chain] not in (["index"], ["index", "sized"]):
+    if not chain or chain[0][0] != "index" or any(step[0] not in ("sized", "transpose") for step in chain[1:]):
         return False
     base = node.inputs[0]
     part = node if node.op == "load" else node.inputs[1]
@@ -166,11 +168,14 @@ def _join_view(axes: _Axes, node: Node) -> bool:
             seen.append(None)
             continue
         if entry[0] == "s":
-            seen.append(axis if tuple(entry[1:]) == (None, None, None) else None)
+            seen.append(axis if _is_all(entry, base.shape[axis]) else None)
         if entry[0] == "d" or seen[-1:] != [axis]:
             axes.whole((base, axis))
         axis += 1
     seen += range(axis, base.ndim)
+    for step in chain[1:]:
+        if step[0] == "transpose":
+            seen = [seen[k] for k in step[1]]
     late = len(seen) - part.ndim  # what is stored may have fewer dimensions
     for place, own in enumerate(seen):
         mine = place - late
@@ -184,6 +189,12 @@ def _join_view(axes: _Axes, node: Node) -> bool:
         for axis in range(base.ndim):
             axes.same((node, axis), (base, axis))
     return late >= 0
+
+
+def _is_all(entry: Sequence[Any], extent: int) -> bool:
+    """Does a slice show an axis of this extent as it is?"""
+    start, stop, step = entry[1:]
+    return start in (None, 0) and (stop is None or stop == extent) and step in (None, 1)
 
 
 def _along(body: Graph, axes: _Axes, root: Hashable, carried: Sequence[int]) -> Callable[[int], Split] | None:
@@ -219,6 +230,10 @@ def _along(body: Graph, axes: _Axes, root: Hashable, carried: Sequence[int]) -> 
     return split
 
 
+_APART = frozenset((
+    "fused", "fused_reduction", "matmul", "matmul_epilogue", "concatenate", "transpose", "sum", "max", "min",
+))  # fmt: skip
+"""What takes its extents from its operands, so that a part of these gives a part of the result."""
 _SHARED = frozenset(("param", "const", "load", "transpose"))
 """What may be the same for all parts: arrays from outside, and views of them."""
 
