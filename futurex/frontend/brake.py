@@ -7,15 +7,13 @@ function depends on is another at every call, none ever does.
 from __future__ import annotations
 
 import time
-from collections import deque
 
-from futurex.frontend.keys import is_of_one_object
 from futurex.frontend.variants import Variant
 
 IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
 PATIENCE = 3.0
-"""Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy, or that
-serve one object alone: where each call is given another object, the next ones will, too."""
+"""Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy: the next
+ones will, too, where each call is given another object."""
 REST, LONGEST_REST = 32, 4096
 """Calls that go as plain NumPy before the next trace, at first and at most."""
 
@@ -23,17 +21,16 @@ REST, LONGEST_REST = 32, 4096
 class Brake:
     """Of one function, which is traced by one thread at a time."""
 
-    __slots__ = ("_in_vain", "_last", "_next_rest", "_rest", "_since", "_took", "_vain", "_wasted")
+    __slots__ = ("_in_vain", "_last", "_next_rest", "_rest", "_since", "_took", "_wasted")
 
     def __init__(self) -> None:
         self._last: Variant | None = None
         self._in_vain, self._rest, self._next_rest = 0, 0, REST
         self._since = self._took = self._wasted = 0.0
-        self._vain: deque[Variant] = deque(maxlen=IN_VAIN)  # traces that took long, for objects that may come again
 
     @property
     def impatient(self) -> bool:
-        """Have traces taken long that nobody could use again?"""
+        """Have traces taken long that could not be staged?"""
         return self._wasted > PATIENCE
 
     @property
@@ -44,28 +41,20 @@ class Brake:
     def stops(self, most: int) -> bool:
         """Shall a call for which there is no trace go as plain NumPy? After ``most`` traces in a row for one call each.
         """
-        if self.impatient and any(each.served for each in self._vain):
-            self._let_go()
         if self._rest:
             self._rest -= 1
             return True
         last, self._last = self._last, None
         if last is not None and last.served:
-            self._let_go()
+            self._in_vain, self._next_rest, self._wasted = 0, REST, 0.0
         elif last is not None:
             self._in_vain += 1
-            of_one = any(map(is_of_one_object, last.leaves))
-            self._wasted = self._wasted + self._took if last.given_up or of_one else 0.0
-            self._vain += [last] * (of_one and not last.given_up)
+            self._wasted = self._wasted + self._took if last.given_up else 0.0
         if last is None or (self._in_vain < most and not self.impatient):
             self._since = time.perf_counter()
             return False
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
-
-    def _let_go(self) -> None:
-        self._in_vain, self._rest, self._next_rest, self._wasted = 0, 0, REST, 0.0
-        self._vain.clear()
 
     def traced(self, variant: Variant) -> None:
         """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""

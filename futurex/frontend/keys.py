@@ -166,12 +166,6 @@ def is_by_identity(leaf: Any, key: Key) -> bool:
     return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
 
 
-def is_of_one_object(key: Key) -> bool:
-    """Is it the key of a leaf that is told apart by identity?"""
-    kind, *rest = key
-    return kind not in (*_BY_VALUE, slice, range) and len(rest) > 0 and all(type(part) is int for part in rest)
-
-
 def alike(leaf: Any) -> Alike | None:
     """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
     kind, is_it = type(leaf), "{0}({now}) is {1}"

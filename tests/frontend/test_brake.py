@@ -116,27 +116,12 @@ def test_other_objects_at_every_call_whose_long_traces_end_in_plain_numpy(traced
     assert len(traced) == 21
 
 
-def test_objects_that_live_for_a_call_are_traced_for_some_seconds_alone(traced, monkeypatch):
+def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
     f = fx.futurize(lambda named, x: x + named.k)
     for k in range(20):
         assert f(Named(k), X).tolist() == [1 + k] * 3
     assert len(traced) == 20
-    monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    g = fx.futurize(lambda named, x: x + named.k)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for k in range(20):
-            assert g(Named(k), X).tolist() == [1 + k] * 3
-    assert len(traced) == 21
-
-
-def test_objects_that_come_again_are_all_traced(traced, monkeypatch):
-    monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    f, several = fx.futurize(lambda named, x: x + named.k), [Named(k) for k in range(6)]
-    for _ in range(8):
-        for each in several:
-            assert f(each, X).tolist() == [1 + each.k] * 3
-    assert len(traced) == 6
 
 
 def test_nobody_compares_sizes_while_it_rests(monkeypatch):
