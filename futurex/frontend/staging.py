@@ -100,7 +100,7 @@ class Futurized(Standing, Generic[P, R]):
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
@@ -390,7 +390,7 @@ class Futurized(Standing, Generic[P, R]):
     # -- looking -----------------------------------------------------------------------------------------------------
 
     @folds
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Variant:
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> Variant:
         """The trace for these arguments.
 
         Raises StagingError with the user's line where the function cannot be staged.
@@ -406,7 +406,7 @@ class Futurized(Standing, Generic[P, R]):
         return variant
 
     @folds
-    def graph(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
+    def graph(self, /, *args: P.args, **kwargs: P.kwargs) -> Graph:
         """The tree of a call, without running it; ``print`` it for executable Python.
 
         >>> import numpy as np, futurex as fx
@@ -417,13 +417,13 @@ class Futurized(Standing, Generic[P, R]):
         assert graph is not None
         return graph
 
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The call as a program: a flat graph, and the structures of arguments and result (:func:`futurex.lower`)."""
         from futurex.frontend.program import lower
 
         return lower(self.plain, *args, **kwargs)
 
-    def memory(self, *args: P.args, **kwargs: P.kwargs) -> Memory:
+    def memory(self, /, *args: P.args, **kwargs: P.kwargs) -> Memory:
         """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
 
         ``first`` is that of a first call, for which there is no code and which may copy its arguments. The one function
