@@ -18,7 +18,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake, in_vain
+from futurex.frontend.brake import IN_VAIN, Brake, for_others, in_vain
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
 from futurex.frontend.fragments import Fragments
@@ -246,9 +246,13 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not (self._warned or self._brake.impatient):
+        if self._warned or (self._brake.impatient and self._brake.given_up):
+            return True
+        if self._brake.impatient:
+            self._warn(for_others(self._name()))
+        elif before:
             self._warn(in_vain(self._name(), before[-1]))
-        elif not (self._warned or self._brake.impatient):
+        else:
             self._warn_of_kinds(structure)
         return True
 
