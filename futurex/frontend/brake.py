@@ -7,9 +7,13 @@ function depends on is another at every call, none ever does.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from futurex.frontend.keys import Key, names_an_object
 from futurex.frontend.variants import Variant
+from futurex.frontend.within import Within
+from futurex.ops.plainly import plainly
 
 IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
 PATIENCE = 3.0
@@ -23,7 +27,8 @@ class Brake:
     """Of one function, which is traced by one thread at a time."""
 
     __slots__ = (
-        "_in_vain", "_last", "_next_rest", "_objects", "_others", "_rest", "_since", "_took", "_wasted", "given_up",
+        "_in_vain", "_last", "_next_rest", "_objects", "_others", "_rest", "_since", "_took", "_wasted", "_within",
+        "given_up",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,6 +36,7 @@ class Brake:
         self._objects: list[Key] | None = None  # that the last trace is for
         self._others = False  # were those of the one before it others?
         self.given_up = False  # did the last trace that was in vain end in plain NumPy?
+        self._within: Within | None = None
         self._in_vain, self._rest, self._next_rest = 0, 0, REST
         self._since = self._took = self._wasted = 0.0
 
@@ -59,6 +65,12 @@ class Brake:
             return False
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
+
+    def within(self, function: Callable[..., Any]) -> Within:
+        """How calls of other futurized functions go in calls of this one that go as plain NumPy."""
+        if self._within is None:
+            self._within = Within(plainly(function), plainly(function, throughout=True))
+        return self._within
 
     def traced(self, variant: Variant) -> None:
         """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""

@@ -116,7 +116,7 @@ class Futurized(Standing, Generic[P, R]):
                 began = time.perf_counter() if choice is not None and choice.open else 0.0
                 if found is not None and lane.valid():
                     if lane.variant.graph is None:
-                        return lane.plain.call(lane.variant.plainly, args, kwargs)
+                        return lane.within.call(lane.plain.call, args, kwargs)
                     if choice is not None and choice.open:
                         return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
@@ -129,7 +129,7 @@ class Futurized(Standing, Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
-                return self._run_plain(args, kwargs)
+                return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
