@@ -300,7 +300,8 @@ class Futurized(Standing, Generic[P, R]):
             else:
                 variant.unlearned += 1
             return result
-        return self._run_plain(args, kwargs)
+        lane = variant.lane  # of a trace that others take turns with
+        return lane.within.call(lane.plain.call, args, kwargs) if lane is not None else self._run_plain(args, kwargs)
 
     def _error_of(self, variant: Variant) -> BaseException:
         """What tracing raised, for the caller alone: raised, it holds the frames that it goes through."""

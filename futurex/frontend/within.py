@@ -25,7 +25,7 @@ class Within:
     """Of calls of one function that go as plain NumPy: ``function`` is what it is called as where those in it are
     staged, ``throughout`` where they are plain. Threads may call at once: a measurement that is lost does no harm."""
 
-    __slots__ = ("_again", "_calls", "_function", "_plain", "_spent", "_staged", "_throughout", "plain")
+    __slots__ = ("_again", "_calls", "_function", "_plain", "_shortest", "_spent", "_staged", "_throughout", "plain")
 
     def __init__(self, function: Callable[..., Any], throughout: Callable[..., Any]) -> None:
         self._function, self._throughout = function, throughout
@@ -34,7 +34,7 @@ class Within:
         self._begin()
 
     def _begin(self) -> None:
-        self._calls, self._spent = 0, 0.0
+        self._calls, self._spent, self._shortest = 0, 0.0, float("inf")
         self._staged: list[float] = []
         self._plain: list[float] = []
 
@@ -60,8 +60,9 @@ class Within:
                 self.plain, self._calls = min(self._plain) < min(self._staged), 0
             return
         self._calls, self._spent = self._calls + 1, self._spent + seconds
+        self._shortest = min(self._shortest, seconds)  # others wait for code to be compiled
         if self._calls > FEWEST and self._spent > WORTH:
-            if self._spent > SHORT * self._calls:
+            if self._shortest > SHORT:
                 self.plain, self._calls = False, 0
             else:
                 self._staged.append(seconds)
