@@ -31,9 +31,6 @@ class Within:
         self._function, self._throughout = function, throughout
         self._again = AGAIN
         self.plain: bool | None = None  # None before they are compared
-        self._begin()
-
-    def _begin(self) -> None:
         self._calls, self._spent, self._shortest = 0, 0.0, float("inf")
         self._staged: list[float] = []
         self._plain: list[float] = []
@@ -44,8 +41,8 @@ class Within:
             self._calls += 1
             if self._calls <= self._again:
                 return make(self._throughout if self.plain else self._function, args, kwargs)
-            self.plain, self._again = None, min(4 * self._again, LONGEST)
-            self._begin()
+            self.plain, self._again, self._calls = None, min(4 * self._again, LONGEST), FEWEST
+            self._staged, self._plain = [], []
         plain = len(self._plain) < len(self._staged)
         began = time.perf_counter()
         result = make(self._throughout if plain else self._function, args, kwargs)
@@ -55,9 +52,9 @@ class Within:
     def _took(self, seconds: float, plain: bool) -> None:
         if plain:
             self._plain.append(seconds)
-            hopeless = seconds > _HOPELESS * max(self._staged)
-            if len(self._plain) >= TRIALS or hopeless:
-                self.plain, self._calls = min(self._plain) < min(self._staged), 0
+            staged = [*self._staged]  # another thread may have begun anew
+            if staged and (len(self._plain) >= TRIALS or seconds > _HOPELESS * max(staged)):
+                self.plain, self._calls = min(self._plain, default=seconds) < min(staged), 0
             return
         self._calls, self._spent = self._calls + 1, self._spent + seconds
         self._shortest = min(self._shortest, seconds)  # others wait for code to be compiled
