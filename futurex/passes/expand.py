@@ -80,7 +80,7 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
     if node.op == "softmax_cross_entropy":
         return _cross_entropy(*node.inputs)
     if node.op == "special_exponentials":
-        return None if _is_scipys(node) else exponentials_in_parts(*node.inputs, **node.attrs)
+        return None if _is_scipys(node) else exponentials_in_parts(node.inputs[0], **node.attrs)
     if node.op == "softmax_cross_entropy_grad":
         g, logits, labels = node.inputs
         return _less_the_hit(g, _in_parts("softmax", logits, axis=logits.ndim - 1), labels)
