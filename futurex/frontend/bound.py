@@ -32,7 +32,7 @@ class Bound:
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
     @folds
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         try:
             key = structure, tuple(_tiled_key(leaf) for leaf in leaves)

@@ -7,13 +7,18 @@ function depends on is another at every call, none ever does.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
+from futurex.frontend.keys import Key, names_an_object
 from futurex.frontend.variants import Variant
+from futurex.frontend.within import Within
+from futurex.ops.plainly import plainly
 
 IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
 PATIENCE = 3.0
-"""Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy: the next
-ones will, too, where each call is given another object."""
+"""Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy, or that
+are each for another object: the next ones will, too, where each call is given another object."""
 REST, LONGEST_REST = 32, 4096
 """Calls that go as plain NumPy before the next trace, at first and at most."""
 
@@ -21,16 +26,23 @@ REST, LONGEST_REST = 32, 4096
 class Brake:
     """Of one function, which is traced by one thread at a time."""
 
-    __slots__ = ("_in_vain", "_last", "_next_rest", "_rest", "_since", "_took", "_wasted")
+    __slots__ = (
+        "_in_vain", "_last", "_next_rest", "_objects", "_others", "_rest", "_since", "_took", "_wasted", "_within",
+        "given_up",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._last: Variant | None = None
+        self._objects: list[Key] | None = None  # that the last trace is for
+        self._others = False  # were those of the one before it others?
+        self.given_up = False  # did the last trace that was in vain end in plain NumPy?
+        self._within: Within | None = None
         self._in_vain, self._rest, self._next_rest = 0, 0, REST
         self._since = self._took = self._wasted = 0.0
 
     @property
     def impatient(self) -> bool:
-        """Have traces taken long that could not be staged?"""
+        """Have traces taken long that could not be staged, or were each for another object?"""
         return self._wasted > PATIENCE
 
     @property
@@ -48,18 +60,37 @@ class Brake:
         if last is not None and last.served:
             self._in_vain, self._next_rest, self._wasted = 0, REST, 0.0
         elif last is not None:
-            self._in_vain += 1
-            self._wasted = self._wasted + self._took if last.given_up else 0.0
+            self._in_vain, self.given_up = self._in_vain + 1, last.given_up
+            if last.given_up or self._others:
+                self._wasted += self._took
+            elif not self._objects:
+                self._wasted = 0.0
         if last is None or (self._in_vain < most and not self.impatient):
             self._since = time.perf_counter()
             return False
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
 
+    def within(self, function: Callable[..., Any]) -> Within:
+        """How calls of other futurized functions go in calls of this one that go as plain NumPy."""
+        if self._within is None:
+            self._within = Within(plainly(function), plainly(function, throughout=True))
+        return self._within
+
     def traced(self, variant: Variant) -> None:
         """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""
         self._last = variant if variant.error is None else None
+        before, self._objects = self._objects, [leaf for leaf in variant.leaves if names_an_object(leaf)]
+        self._others = before is not None and before != self._objects
         self._took, self._since = time.perf_counter() - self._since if self._since else 0.0, 0.0
+
+
+def for_others(name: str) -> str:
+    """What is said when a function of this name stops being traced for objects that are others at every call."""
+    return (
+        f"{name} was traced for {PATIENCE:.0f} seconds, each time for another object and one call. Calls go on as "
+        "plain NumPy, and a trace is rarely tried. Keep the object, or pass the arrays that it holds"
+    )
 
 
 def in_vain(name: str, last: Variant) -> str:

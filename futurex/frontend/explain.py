@@ -74,10 +74,13 @@ def _of_parts(instruction: Instruction) -> str | None:
 
 def lines_of(variant: Variant) -> list[str]:
     """What was staged, what it depends on, and what was not staged and why."""
+    inside = ["what is futurized in it is plain as well, which is faster"] * (
+        variant.lane is not None and bool(variant.lane.within.plain)
+    )
     if variant.escape is not None:
-        return ["runs as plain NumPy:", *variant.escape.explain().splitlines()]
+        return ["runs as plain NumPy:", *variant.escape.explain().splitlines(), *inside]
     if variant.error is not None:
-        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
+        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}", *inside]
     assert variant.graph is not None
     out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
     guards = [guard.name for guard in variant.guards if guard.expected[0] not in ("object", "method")]

@@ -198,7 +198,7 @@ class Runtime:
         """A list comprehension."""
         return Comprehension(self.function.__code__, *given).listed()
 
-    def call_over(self, function: Any, given: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+    def call_over(self, function: Any, given: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
         """A call of a function with a generator expression."""
         return Comprehension(self.function.__code__, *given).consumed_by(function, args, kwargs)
 
@@ -472,7 +472,7 @@ class Runtime:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return called(call, function, args, kwargs)
 
 

@@ -22,6 +22,7 @@ from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
+from futurex.frontend.within import Within
 from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.kernels.recycling import settled
 from futurex.ops.streams import GENERATORS, bits_of
@@ -52,12 +53,13 @@ class Lane:
     are among them or are given away: their values, and the futures that own what is given away, which has ``names``;
     None if not all is there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
     ``choice``, where there is one: calls may go as plain NumPy. ``plain``: how they do where all do, or some because
-    the last runs failed.
+    the last runs failed. ``within``: how calls of futurized functions go in those.
     ``valid()``: does the trace still hold?
     """
 
     __slots__ = (
         "choice", "fits", "inputs", "lies", "match", "names", "pack", "plain", "read", "take", "valid", "variant",
+        "within",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
@@ -67,6 +69,7 @@ class Lane:
         self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None and not variant.opened else None
         self.plain = PlainCalls()
+        self.within = Within(variant.plainly, variant.throughout)
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         takes = any(key[0] is Array for key in variant.leaves)

@@ -241,7 +241,7 @@ def _set_past_the_class(target: Any, name: str, value: Any) -> None:
 
 
 @special(dataclasses.replace)
-def _replace(value: Any, **changes: Any) -> Any:
+def _replace(value: Any, /, **changes: Any) -> Any:
     fields = [field.name for field in dataclasses.fields(value) if field.init]
     unset = [field.name for field in dataclasses.fields(value) if not field.init and field.name in changes]
     if unset:
@@ -309,7 +309,7 @@ def _deque(values: Any = (), maxlen: int | None = None) -> Any:
 
 
 @special(collections.defaultdict)
-def _defaultdict(factory: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _defaultdict(factory: Any = None, /, *args: Any, **kwargs: Any) -> Any:
     made = None if factory is None else lambda: current().remember(call(factory, (), {}))
     return current().remember(collections.defaultdict(made, *args, **kwargs))
 

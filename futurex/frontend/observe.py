@@ -21,14 +21,16 @@ from futurex.frontend.fragments import Fragments, kinds_of, of_library
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
-from futurex.frontend.rewrite.syntax import fx
+from futurex.frontend.rewrite.syntax import FX, fx
 from futurex.ops.opaque import Made, identity, outcome_of
 from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known
 
-# They look at the frame that calls them.
+# They look at the frame that calls them, some of them at all names in it.
 _OF_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec"})
+_OF_ITS_NAMES = frozenset({"locals", "vars", "dir"})
+_THE_FRAME_ITSELF = frozenset({"_getframe", "currentframe"})
 
 
 class Calls(ast.NodeTransformer):
@@ -44,6 +46,9 @@ class Calls(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in _OF_THE_FRAME:
+            named = node.func.id in _OF_ITS_NAMES and not (node.args or node.keywords)
+            return ast.fix_missing_locations(ast.copy_location(fx("own", node), node)) if named else node
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _THE_FRAME_ITSELF:
             return node
         call = fx("call", node.func, *node.args, keywords=node.keywords)
         return ast.fix_missing_locations(ast.copy_location(call, node))
@@ -84,6 +89,15 @@ class Observer:
             finally:
                 self._inside.pop()
         return self.twin(_unwrapped(function))(*args, **kwargs)
+
+    @staticmethod
+    def own(names: Any) -> Any:
+        """The names of a frame without the twin's."""
+        if isinstance(names, dict):
+            names.pop(FX, None)
+        elif isinstance(names, list) and FX in names:
+            names.remove(FX)
+        return names
 
     def _observed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))

@@ -58,7 +58,7 @@ class Program:
         except (Exception, Escape):
             return False
 
-    def flatten(self, *args: Any, **kwargs: Any) -> list[Any]:
+    def flatten(self, /, *args: Any, **kwargs: Any) -> list[Any]:
         """The graph's inputs for arguments of the traced structure. Raises TypeError if the structure differs."""
         leaves, structure = flatten((args, kwargs))
         if structure != self.arguments:
@@ -71,7 +71,7 @@ class Program:
 
 
 @folds
-def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
+def lower(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     """Trace ``function`` for these arguments into a program.
 
     Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Arrays from outside the function

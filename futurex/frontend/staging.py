@@ -18,7 +18,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake, in_vain
+from futurex.frontend.brake import IN_VAIN, Brake, for_others, in_vain
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
 from futurex.frontend.fragments import Fragments
@@ -100,7 +100,7 @@ class Futurized(Standing, Generic[P, R]):
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
@@ -116,7 +116,7 @@ class Futurized(Standing, Generic[P, R]):
                 began = time.perf_counter() if choice is not None and choice.open else 0.0
                 if found is not None and lane.valid():
                     if lane.variant.graph is None:
-                        return lane.plain.call(lane.variant.plainly, args, kwargs)
+                        return lane.within.call(lane.plain.call, args, kwargs)
                     if choice is not None and choice.open:
                         return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
@@ -129,7 +129,7 @@ class Futurized(Standing, Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
-                return self._run_plain(args, kwargs)
+                return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
@@ -248,9 +248,13 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not (self._warned or self._brake.impatient):
+        if self._warned or (self._brake.impatient and self._brake.given_up):
+            return True
+        if self._brake.impatient:
+            self._warn(for_others(self._name()))
+        elif before:
             self._warn(in_vain(self._name(), before[-1]))
-        elif not (self._warned or self._brake.impatient):
+        else:
             self._warn_of_kinds(structure)
         return True
 
@@ -298,7 +302,8 @@ class Futurized(Standing, Generic[P, R]):
             else:
                 variant.unlearned += 1
             return result
-        return self._run_plain(args, kwargs)
+        lane = variant.lane  # of a trace that others take turns with
+        return lane.within.call(lane.plain.call, args, kwargs) if lane is not None else self._run_plain(args, kwargs)
 
     def _error_of(self, variant: Variant) -> BaseException:
         """What tracing raised, for the caller alone: raised, it holds the frames that it goes through."""
@@ -392,7 +397,7 @@ class Futurized(Standing, Generic[P, R]):
     # -- looking -----------------------------------------------------------------------------------------------------
 
     @folds
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Variant:
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> Variant:
         """The trace for these arguments.
 
         Raises StagingError with the user's line where the function cannot be staged.
@@ -408,7 +413,7 @@ class Futurized(Standing, Generic[P, R]):
         return variant
 
     @folds
-    def graph(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
+    def graph(self, /, *args: P.args, **kwargs: P.kwargs) -> Graph:
         """The tree of a call, without running it; ``print`` it for executable Python.
 
         >>> import numpy as np, futurex as fx
@@ -419,13 +424,13 @@ class Futurized(Standing, Generic[P, R]):
         assert graph is not None
         return graph
 
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The call as a program: a flat graph, and the structures of arguments and result (:func:`futurex.lower`)."""
         from futurex.frontend.program import lower
 
         return lower(self.plain, *args, **kwargs)
 
-    def memory(self, *args: P.args, **kwargs: P.kwargs) -> Memory:
+    def memory(self, /, *args: P.args, **kwargs: P.kwargs) -> Memory:
         """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
 
         ``first`` is that of a first call, for which there is no code and which may copy its arguments. The one function

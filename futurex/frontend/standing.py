@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 _OF_ARGUMENTS = frozenset({"graph", "lower", "memory", "trace"})
-_NAMES = frozenset({"__name__", "__qualname__", "__annotations__"})
+_OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__globals__")
+"""What others ask of a function. What has a ``__code__`` is patched by IPython's autoreload as a function in memory."""
+_NAMES = frozenset({"__name__", "__qualname__", "__annotations__", *_OF_FUNCTIONS})
 _BY_NAME = ".by_name"
 
 
@@ -55,6 +57,11 @@ METHODS = types.MethodType, Method
 """What a function that is looked up at an object is: another one at every look, with the same ``__func__``."""
 
 
+def _of_plain(name: str) -> property:
+    """An attribute that is the plain function's."""
+    return property(lambda self: getattr(self.plain, name))
+
+
 class Standing:
     """A futurized function as others see it: like a function it is copied as itself, and pickled by its name.
 
@@ -66,6 +73,8 @@ class Standing:
     plain: Callable[..., Any]
     options: Callable[[], dict[str, Any]]
     """What else it was made with."""
+
+    __defaults__, __kwdefaults__, __globals__ = map(_of_plain, _OF_FUNCTIONS)
 
     @functools.cached_property
     def by_name(self) -> types.FunctionType:

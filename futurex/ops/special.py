@@ -190,6 +190,23 @@ def _exponentials(x: Any, *weights: Any, function: str, axis: Any, **options: An
     return getattr(importlib.import_module("scipy.special"), function)(x, axis=axis, **options)
 
 
+def exponentials_in_parts(x: Node, function: str, axis: Any, keepdims: bool = False) -> Node:
+    """``softmax`` and ``logsumexp`` without weights, as SciPy computes them: of a sum of exponentials the largest are
+    counted, and what the others are beside them is not lost in a one."""
+    along = {"axis": axis, "keepdims": True}
+    top = apply("max", x, **along)
+    if function == "softmax":
+        parts = _exp(x - top)
+        return parts / apply("sum", parts, dtype=None, **along)
+    finite = apply("isfinite", top)
+    largest = apply("equal", x, top)
+    many = apply("sum", apply("cast", largest, dtype=x.dtype), dtype=None, **along)
+    others = apply("sum", where(largest, 0.0, _exp(x - where(finite, top, 0.0))), dtype=None, **along)
+    out = apply("log1p", others / many) + _log(many) + top
+    out = where(finite, out, where(apply("not_equal", others, others), others, top))  # NaN, or an infinity
+    return out if keepdims else apply("reshape", out, shape=reduced_shape(x.shape, axis, keepdims))
+
+
 def _exponentials_aval(x: Aval, *weights: Aval, function: str, axis: Any, keepdims: bool = False) -> Aval:
     dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
     return Aval(reduced_shape(x.shape, axis, keepdims) if function == "logsumexp" else x.shape, dtype)

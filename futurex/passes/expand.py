@@ -19,6 +19,7 @@ from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
 from futurex.ops.joined import stored
 from futurex.ops.normalize import normalised
 from futurex.ops.random import COUNTER_OPS
+from futurex.ops.special import exponentials_in_parts
 from futurex.ops.sweeps import FEWEST_ROWS
 from futurex.passes import drawn, windows
 from futurex.passes.fuse import FEWEST_ELEMENTS
@@ -78,10 +79,18 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         return None
     if node.op == "softmax_cross_entropy":
         return _cross_entropy(*node.inputs)
+    if node.op == "special_exponentials":
+        return None if _is_scipys(node) else exponentials_in_parts(node.inputs[0], **node.attrs)
     if node.op == "softmax_cross_entropy_grad":
         g, logits, labels = node.inputs
         return _less_the_hit(g, _in_parts("softmax", logits, axis=logits.ndim - 1), labels)
     return _in_parts(node.op, *node.inputs, **node.attrs)
+
+
+def _is_scipys(node: Node) -> bool:
+    """Is it left to SciPy: with weights, or ``log_softmax``, where the order of a sum that is nearly one decides most
+    digits of a result near zero?"""
+    return node.op == "special_exponentials" and (len(node.inputs) > 1 or node.attrs["function"] == "log_softmax")
 
 
 def _stored(join: Node) -> Node:
@@ -167,7 +176,7 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
 def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if node.op in _ALONE:
         return _ALONE[node.op](node)
-    if node.op not in _ROWWISE:
+    if node.op not in _ROWWISE or _is_scipys(node):
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
     if not node.is_static or not x.size or x.dtype not in APPROXIMATED:
@@ -331,6 +340,7 @@ _ROWWISE: dict[str, Callable[..., Node] | None] = {
          *_COLUMNWISE)
     ),
     "softmax": _softmax,
+    "special_exponentials": exponentials_in_parts,
     "softmax_cross_entropy": _cross_entropy,
     "softmax_cross_entropy_grad": _cross_entropy_grad,
 }

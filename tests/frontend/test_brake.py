@@ -116,11 +116,31 @@ def test_other_objects_at_every_call_whose_long_traces_end_in_plain_numpy(traced
     assert len(traced) == 21
 
 
-def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
+def shifted(named, x):
+    return x + named.k
+
+
+def test_other_objects_at_every_call_whose_traces_take_long(traced, monkeypatch):
     monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    f = fx.futurize(lambda named, x: x + named.k)
+    f = fx.futurize(shifted)
+    with pytest.warns(UserWarning, match="shifted was traced for 0 seconds, each time for another object"):
+        assert [f(Named(k), X).tolist() for k in range(20)] == [[1 + k] * 3 for k in range(20)]
+    assert len(traced) == 2
+    kept = Named(1)
+    for _ in range(2 * REST):
+        assert f(kept, X).tolist() == [2] * 3
+    assert len(traced) == 3
+    other = Named(2)
+    for _ in range(3):
+        assert f(other, X).tolist() == [3] * 3
+    assert len(traced) == 4
+
+
+def test_long_traces_of_one_object_for_other_texts_are_no_waste(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
+    f, kept = fx.futurize(lambda named, x, name: x + named.k * len(name)), Named(1)
     for k in range(20):
-        assert f(Named(k), X).tolist() == [1 + k] * 3
+        assert f(kept, X, str(10**k)).tolist() == [2 + k] * 3
     assert len(traced) == 20
 
 

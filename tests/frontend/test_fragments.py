@@ -4,6 +4,7 @@ import ctypes.util
 import json
 import os
 import pickle
+import sys
 import tempfile
 import time
 
@@ -431,6 +432,29 @@ def test_a_first_call_says_why_there_is_no_trace_yet():
     f(X)
     assert "fragment: " in f.explain()
     assert "the next call" not in f.explain()
+
+
+class Results:
+    def __init__(self, **given):
+        self.__dict__.update(given)
+
+
+def all_that_it_knows(x):
+    total = listed(x)
+
+    def inner():
+        return total, sorted(locals())
+
+    return Results(**locals()), sorted(vars()), dir(), inner(), sys._getframe().f_code.co_name
+
+
+def test_a_first_call_has_no_other_names_than_the_function():
+    f = fx.futurize(all_that_it_knows)
+    for k in range(3):
+        results, *names = f(X + k)
+        expected, *those = all_that_it_knows(X + k)
+        assert sorted(vars(results)) == sorted(vars(expected)) == ["inner", "total", "x"]
+        assert plain(names) == those
 
 
 def test_calls_that_teach_nothing_are_looked_at_no_longer(monkeypatch):

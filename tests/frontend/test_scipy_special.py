@@ -173,6 +173,48 @@ def test_exponentials_over_axes():
     check(lambda x: special.logsumexp(x, axis=1, return_sign=True)[0], X, staged="fragment")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(3, 5), (300, 40)])
+def test_exponentials_in_compiled_code(shape, axis, dtype):
+    """What is small beside the largest is not lost, rows without a number and with an infinity are SciPy's."""
+
+    def exponentials(x, scale):
+        x = x * scale
+        return special.logsumexp(x, axis=axis) * scale, special.softmax(x, axis) * scale
+
+    x = np.random.default_rng(4).normal(size=shape).astype(dtype) * 8
+    small = np.full(shape, -30, dtype)
+    small[0, 1:3] = 0
+    odd = x.copy()
+    odd[0, 0], odd[1, 1], odd[2, 2], odd[1, 3] = np.nan, np.inf, -np.inf, np.inf
+    alike = np.full(shape, -np.inf, dtype)
+    f, scale = fx.futurize(exponentials), np.dtype(dtype).type(1.25)
+    rtol = 1e-13 if dtype == "f8" else 1e-5
+    for given in (x, small, odd, alike, np.full(shape, np.nan, dtype), np.full(shape, np.inf, dtype)) * 2:
+        fx.precompile(f, given, scale)
+        for found, expected in zip(f(given, scale), exponentials(given, scale), strict=True):
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(np.asarray(found), expected, rtol, 0 if expected.ndim == 1 else rtol / 100)
+    if shape[0] > 100:
+        assert "special_exponentials" not in {row.op for row in f.profile()}
+
+
+def test_a_loop_with_sums_of_exponentials_is_compiled():
+    def forwards(x, moves):
+        state = x[0]
+        for t in range(1, len(x)):
+            state = special.logsumexp(state[:, None] + moves, axis=0) + x[t]
+        return special.logsumexp(state)
+
+    f, x, moves = fx.futurize(forwards), np.random.default_rng(5).normal(size=(40, 3)), X[:, :3]
+    fx.precompile(f, x, moves)
+    np.testing.assert_allclose(float(f(x, moves)), forwards(x, moves), rtol=1e-13)
+    assert "is compiled whole" in f.explain()
+    check(lambda x: special.log_softmax(x * 2, axis=1) * 2, np.random.default_rng(6).normal(size=(300, 4)) * 8)
+
+
 def test_weights_of_a_sum_of_exponentials():
     signs, holes = np.array([1, -1, 1, 2]), np.where(X > 0.4, 0.5, 0.0)
     check(lambda x, y: special.logsumexp(x, axis=1, b=2.0) + special.logsumexp(x, axis=1, b=y), X, Y)

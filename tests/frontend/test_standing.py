@@ -12,6 +12,7 @@ import typing
 import cloudpickle
 import numpy as np
 import pytest
+from compare import check
 
 import futurex as fx
 
@@ -110,6 +111,24 @@ def test_attributes_of_a_function_are_those_of_its_futurized_one():
     futurized.label = "mine"
     assert not hasattr(counted, "label")
     assert futurized(X)[0] == 2
+
+
+def test_defaults_of_a_function_are_seen():
+    def scaled(x, factor=2.0, *, shift=1.0):
+        return x * factor + shift
+
+    futurized = fx.futurize(scaled)
+    for name in ("__defaults__", "__kwdefaults__", "__globals__"):
+        assert getattr(futurized, name) is getattr(scaled, name)
+    assert Model(2.0).apply.__defaults__ == (1,)
+    assert not hasattr(fx.futurize(functools.partial(scaled, factor=3.0)), "__defaults__")
+
+    def defaults(x):
+        return x * futurized.__defaults__[0] + futurized.__kwdefaults__["shift"]
+
+    check(defaults, X)
+    scaled.__defaults__ = (5.0,)
+    check(defaults, X)
 
 
 def test_functions_are_copied_as_themselves():

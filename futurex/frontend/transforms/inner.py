@@ -301,7 +301,7 @@ class Transform(ABC):
         self.__wrapped__ = function  # the signature is the function's
         self.__doc__ = f"{self.kind} of {getattr(function, '__name__', 'a function')}."
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise StagingError(
             f"{self.__name__} exists only as a tree, and plain NumPy would have to make this call: what the function "
             "changes is something else that it is given, or shares memory with that. Pass a copy"

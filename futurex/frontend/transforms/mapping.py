@@ -63,7 +63,7 @@ class _Mapped(Transform):
             found += spread_axes(entry, flatten(arg)[1], f"in_axes[{number}]")
         return [*found, *(0 for _ in flatten(kwargs)[0])]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The same in plain NumPy, example by example."""
         leaves, structure = flatten((args, kwargs))
         axes = self._axes(args, kwargs)

@@ -54,7 +54,7 @@ def checkpoint(function: Callable[..., Any], every: int | None = None) -> Callab
 class _Region(Transform):
     """A function that is itself when it is called from plain code."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if tracing():
             return self.__fx_stage__(args, kwargs)
         plain_function = self.function.plain if isinstance(self.function, Futurized) else self.function
