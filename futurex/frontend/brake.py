@@ -7,6 +7,7 @@ function depends on is another at every call, none ever does.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -27,8 +28,8 @@ class Brake:
     """Of one function, which is traced by one thread at a time."""
 
     __slots__ = (
-        "_in_vain", "_last", "_next_rest", "_objects", "_others", "_rest", "_since", "_took", "_wasted", "_within",
-        "given_up",
+        "_for_objects", "_in_vain", "_last", "_next_rest", "_objects", "_others", "_rest", "_since", "_took", "_wasted",
+        "_within", "given_up",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class Brake:
         self._objects: list[Key] | None = None  # that the last trace is for
         self._others = False  # were those of the one before it others?
         self.given_up = False  # did the last trace that was in vain end in plain NumPy?
+        self._for_objects: deque[Variant] = deque(maxlen=IN_VAIN)  # the last traces in vain, of what may come again
         self._within: Within | None = None
         self._in_vain, self._rest, self._next_rest = 0, 0, REST
         self._since = self._took = self._wasted = 0.0
@@ -53,23 +55,31 @@ class Brake:
     def stops(self, most: int) -> bool:
         """Shall a call for which there is no trace go as plain NumPy? After ``most`` traces in a row for one call each.
         """
+        if self.impatient and any(each.served for each in self._for_objects):
+            self._let_go()
         if self._rest:
             self._rest -= 1
             return True
         last, self._last = self._last, None
         if last is not None and last.served:
-            self._in_vain, self._next_rest, self._wasted = 0, REST, 0.0
+            self._let_go()
         elif last is not None:
             self._in_vain, self.given_up = self._in_vain + 1, last.given_up
             if last.given_up or self._others:
                 self._wasted += self._took
             elif not self._objects:
                 self._wasted = 0.0
+            if self._objects:
+                self._for_objects.append(last)
         if last is None or (self._in_vain < most and not self.impatient):
             self._since = time.perf_counter()
             return False
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
+
+    def _let_go(self) -> None:
+        self._in_vain, self._rest, self._next_rest, self._wasted = 0, 0, REST, 0.0
+        self._for_objects.clear()
 
     def within(self, function: Callable[..., Any]) -> Within:
         """How calls of other futurized functions go in calls of this one that go as plain NumPy."""

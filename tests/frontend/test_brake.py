@@ -136,6 +136,16 @@ def test_other_objects_at_every_call_whose_traces_take_long(traced, monkeypatch)
     assert len(traced) == 4
 
 
+@pytest.mark.filterwarnings("ignore:shifted was traced")
+def test_several_objects_that_take_turns_are_all_traced(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
+    f, several = fx.futurize(shifted), [Named(k) for k in range(6)]
+    for _ in range(8):
+        for each in several:
+            assert f(each, X).tolist() == [1 + each.k] * 3
+    assert len(traced) == 6
+
+
 def test_long_traces_of_one_object_for_other_texts_are_no_waste(traced, monkeypatch):
     monkeypatch.setattr(brake, "PATIENCE", 0.0)
     f, kept = fx.futurize(lambda named, x, name: x + named.k * len(name)), Named(1)
