@@ -82,6 +82,8 @@ def added(x: Node, y: Node) -> Node:
         x, y = y, x
     if not _is_of_part(y) or x.aval != y.aval:
         return x + y
+    if _is_nothing_in(x, y):
+        return _with_part(x.inputs[0], y)
     return build(y.record, (x, *y.inputs[1:]), y.attrs, y.aval, y.src)
 
 
@@ -91,3 +93,19 @@ def _is_of_part(derivative: Node) -> bool:
         return False
     base = derivative.inputs[0]
     return base.op == "full" and base.inputs[0].op == "const" and not np.any(base.inputs[0].value)
+
+
+def _is_nothing_in(derivative: Node, other: Node) -> bool:
+    """Has it been set to zero in the part to which the other one adds, as where ``y[1:] += x`` writes what it reads?"""
+    if derivative.op != "store" or derivative.attrs != {**other.attrs, "mode": "set"}:
+        return False
+    value, plain_view = derivative.inputs[1], all(step[0] == "index" for step in other.attrs["chain"])
+    zero = value.op == "const" and not np.any(value.value)
+    return zero and plain_view and derivative.inputs[2:] == other.inputs[2:]
+
+
+def _with_part(base: Node, part: Node) -> Node:
+    """The derivative with what another one adds to a part of it in the place of that part; it may be what is there."""
+    value, indices, chain = part.inputs[1], part.inputs[2:], part.attrs["chain"]
+    own = value.op == "load" and value.inputs == (base, *indices) and value.attrs["chain"] == chain
+    return base if own else apply("store", base, value, *indices, **{**part.attrs, "mode": "set"})

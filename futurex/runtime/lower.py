@@ -273,7 +273,7 @@ def seconds(node: Node) -> float:
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
     if inner and node.record.cost is None:
         rounds = 1 if node.op == "cond" else _ITERATIONS
-        return rounds * sum(seconds(each) for graph in inner for each in graph.nodes)
+        return _SECONDS_PER_CALL + rounds * sum(seconds(each) for graph in inner for each in graph.nodes)
     if node.op in ("param", "const", "item"):
         return 0.0
     work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)

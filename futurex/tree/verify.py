@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from futurex.tree.dims import Fresh, same
+from futurex.tree.dims import Dim, Fresh, same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, _known_scalar
 
@@ -49,13 +49,17 @@ def _check_aval(graph: Graph, node: Node) -> None:
 
 
 def _fits(inferred: Any, actual: Any) -> bool:
-    """Equal, where the rule leaves nothing open; equal extents that it leaves open are equal symbols."""
+    """Equal, where the rule leaves nothing open; equal extents that it leaves open are equal symbols. What a tape holds
+    has other extents from round to round: no symbol is theirs."""
     pairs = list(zip(inferred, actual, strict=True)) if isinstance(actual, tuple) else [(inferred, actual)]
     open_: dict[Fresh, Any] = {}
     for rule, aval in pairs:
         if (rule.dtype, rule.weak, len(rule.extents)) != (aval.dtype, aval.weak, len(aval.extents)):
             return False
+        of_rounds = len(rule.extents) != len(rule.shape)
         for expected, extent in zip(rule.extents, aval.extents, strict=True):
+            if of_rounds and isinstance(expected, Dim) and isinstance(extent, Dim):
+                continue
             if not same(open_.setdefault(expected, extent) if isinstance(expected, Fresh) else expected, extent):
                 return False
     return True

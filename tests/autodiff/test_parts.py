@@ -35,7 +35,27 @@ def in_rounds(x):
     return total.sum()
 
 
-@pytest.mark.parametrize("function", [three_parts, overlapping, turned, whole_and_part, in_rounds])
+def in_place(x):
+    y = x * 2.0
+    y[1:] += x[:-1] * x[1:]
+    y[:, 2] *= y[:, 1]
+    y[0, 1:3] = y[0, 1:3]
+    y[2] += np.sin(y[2, :1])
+    y[1:] += y[:-1]
+    return (y * y).sum()
+
+
+def in_place_in_rounds(x):
+    y = x.copy()
+    for k in range(40):
+        y[k % 4] += 0.1 * y[(k + 1) % 4] * x[0]
+        y[k % 4, 1:] *= 0.9
+    return (y * y).sum()
+
+
+@pytest.mark.parametrize(
+    "function", [three_parts, overlapping, turned, whole_and_part, in_rounds, in_place, in_place_in_rounds]
+)
 def test_derivatives_of_parts(function):
     found = np.asarray(fx.grad(function)(X))
     direction = rng.standard_normal(X.shape)
@@ -63,6 +83,17 @@ def test_three_parts_are_added_to_one_array_of_zeros():
     graph = optimise(fx.lower(fx.grad(three_parts), X).graph)
     assert sum(node.op == "full" and node.shape == X.shape for node in graph.nodes) == 1
     assert sum(node.op == "store" for node in graph.nodes) == 3
+
+
+def test_parts_that_are_written_with_what_they_held_are_not_set_to_zero_before():
+    def loss(x, w):
+        y = x * 1.0
+        y[1:] += w
+        y[:3] *= w
+        return (y * y).sum()
+
+    graph = fx.lower(fx.grad(loss, argnums=(0, 1)), X, X[1:]).graph
+    assert not any(node.op == "store" and node.inputs[1].op == "const" for node in graph.nodes)
 
 
 def test_views_that_only_turn_an_array_are_turned_back():

@@ -367,6 +367,19 @@ def test_a_relu_keeps_nan():
     assert np.isnan(after(*values)[0][3]).all()
 
 
+def test_tapes_of_lists_that_grow_hold_arrays_of_any_length():
+    def loss(x):
+        rows = []
+        for _ in range(20):
+            k = 0
+            while k < 3 and x[0] < 5:
+                k += 1
+                rows.append(np.sin(x[k % 3]))
+        return np.array(rows).sum()
+
+    verify(fx.lower(fx.grad(loss), np.ones(3)).graph)
+
+
 def test_the_verifier_runs_after_each_pass(monkeypatch):
     x = p(3)
     other = p(3, name="other")

@@ -14,6 +14,7 @@ from futurex.passes.rounds import rounds_of
 from futurex.runtime.arenas import HUGE_PAGE
 from futurex.runtime.counters import HOT
 from futurex.runtime.plan import compile_plan
+from futurex.tree import Aval, Graph, apply, param
 
 RNG = np.random.default_rng(0)
 
@@ -270,6 +271,15 @@ def test_plans_inside_one_that_is_compiled_whole_are_left_as_they_are():
     plan.complete()
     assert plan.compiled == plan.whole.own > 0
     assert not any(inner.compiled for each in plan.instructions for inner in each.kernel.plans)
+
+
+def test_views_at_places_that_only_the_run_knows_have_their_shape():
+    """They are taken to leave gaps, and what is reshaped of them is looked at."""
+
+    x, k = param(Aval((3, 20), np.dtype(float)), "x"), param(Aval((), np.dtype(np.int64)), "k")
+    picked = apply("reshape", apply("load", x, k, chain=(("index", (("d", 0),)),)), shape=(2, 10))
+    product = apply("matmul", apply("transpose", picked, axes=(1, 0)), picked)
+    assert compile_plan(Graph([x, k], [product])).memory.outputs == 10 * 10 * 8
 
 
 def until(x, w):

@@ -169,6 +169,20 @@ def test_what_the_error_says_would_do_does_where_parameters_are_given_away():
     assert fx.futurize(step, memory_limit=least).memory(*args).peak <= least
 
 
+def test_branches_that_only_choose_take_the_time_of_a_call():
+    """Nothing is computed in them, but what may be made again is compared by bytes for a second."""
+
+    def turned(x, y):
+        a, b = np.sin(x), np.cos(y)
+        if a[0] > 0:
+            a, b = b, a
+        return np.sort(np.concatenate([a, b, a, b]))[7] * np.sort(a) + b
+
+    graph = fx.lower(turned, *RNG.normal(size=(2, 2000))).graph
+    with pytest.raises(MemoryError, match="takes 176064 bytes, and 176064 where values are computed again"):
+        within(graph, 150_000, threads=1, donate={}, background=False)
+
+
 def test_effects_stay_in_order(capsys):
     def loss(weights, x):
         for k, w in enumerate(weights):
