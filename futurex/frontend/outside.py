@@ -15,7 +15,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
-from futurex.frontend.objects import describe, entries_of, is_state
+from futurex.frontend.objects import describe, entries_of, has_attributes, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.standing import METHODS, Method, Standing
@@ -368,7 +368,7 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
     except (LookupError, AttributeError):
         pass
     if is_state(container) and (trace.change(container) or _adopted(container)):
-        if trace.scopes and id(container) in trace.outside and hasattr(container, "__dict__"):
+        if trace.scopes and id(container) in trace.outside and has_attributes(container):
             _note_attributes(container)
         return True
     where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
@@ -429,11 +429,11 @@ def _adopted(value: Any) -> bool:
         _note_outside(value, entries)
     elif id(value) not in trace.arguments:
         plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(value, set)
-        if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
+        if not plain or not has_attributes(value):
             return False
         if not trace.replays:
             return False
-        if id(vars(value)) in trace.outside:
+        if id(getattr(value, "__dict__", None)) in trace.outside:
             raise Escape(f"changing {describe(value)} whose __dict__ is read", _TWO_NAMES)
         trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
@@ -472,7 +472,7 @@ def _note_attributes(value: Any) -> None:
     trace = current()
     for name, entry in trace.outside[id(value)][1].items():
         found_already = id(value) in trace.arguments or isinstance(entry, np.ndarray)
-        if not found_already and vars(value).get(name) is entry:
+        if not found_already and entries_of(value).get(name) is entry:
             captured_value(f"{type(value).__name__}.{name}", entry, attribute(value, name), (id(value), name))
 
 

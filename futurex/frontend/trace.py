@@ -300,7 +300,7 @@ class Trace:
         """Does an attribute hold what the traced code put there?"""
         if id(value) in self.outside:
             before = self.outside[id(value)][1]
-            return name in vars(value) and (name not in before or before[name] is not now)
+            return name in entries_of(value) and (name not in before or before[name] is not now)
         return self.is_own(value)
 
     def is_newest(self, value: Any) -> bool:
