@@ -197,7 +197,7 @@ class Futurized(Standing, Generic[P, R]):
     def _held(self, key: Key) -> Variant | None:
         for variant in self._variants.get(key, ()):
             if variant.valid():
-                variant.served = True
+                self._brake.serves(variant)
                 return variant
         return None
 
@@ -214,7 +214,7 @@ class Futurized(Standing, Generic[P, R]):
             leaves, structure = flatten((args, kwargs))
             found = self._families.find(structure, leaves, key) if self._limit is None else None
             if found is not None and found.variant is not None and found.variant.valid():
-                found.variant.served = True
+                self._brake.serves(found.variant)
                 return found.variant
             if rests and self._rests(key, structure):
                 return None
