@@ -19,8 +19,9 @@ from futurex.frontend.objects import describe, entries_of, has_attributes, is_st
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.standing import METHODS, Method, Standing
-from futurex.frontend.trace import current
+from futurex.frontend.trace import current, set_aside
 from futurex.frontend.tracer import Tracer, entered
+from futurex.ops.plainly import plainly
 from futurex.ops.streams import GENERATORS
 from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
@@ -215,19 +216,28 @@ def describes(stored: Any, method: str) -> bool:
     return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
 
 
-def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
+def unseen(read: Callable[[Any, str], Any], value: Any, name: str) -> Any:
+    """What the class of an object from outside computes by itself. It may keep that in the object, where nothing traced
+    must stay: functions that are futurized are plain meanwhile."""
+    with set_aside():
+        return plainly(read, throughout=True)(value, name)
+
+
+def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> bool:
     """How an attribute is found must be plain Python, of an object that the function made itself, of which nothing is
-    read again, and of others once the trace has changed something that their classes may read."""
+    read again, and of others once the trace has changed something that their classes may read. Is it computed?"""
     if type(value) is super or not is_users(type(value)):
-        return
+        return False
     kept = name in getattr(value, "__dict__", ())
     dynamic = stored is None and not kept and hasattr(type(value), "__getattr__")
     if not (dynamic or describes(stored, "__get__")):
-        return
+        return False
     if not current().is_own(value):
         once = isinstance(stored, functools.cached_property)
-        if (kept and once) or not (once or dynamic or is_users(type(stored))) or _computed(value, name, once):
-            return
+        if (kept and once) or not (once or dynamic or is_users(type(stored))):
+            return False
+        if _computed(value, name, once):
+            return True
         what = f"whether a {type(value).__qualname__} has kept {name!r}"
         guard = guard_of(what, lambda: name in getattr(value, "__dict__", ()), False)
         current().guards.setdefault((id(value), "kept", name), guard)  # as it has once it was computed
@@ -240,11 +250,16 @@ def _computed(value: Any, name: str, once: bool) -> bool:
     changed, kept = current().has_changed(), name in getattr(value, "__dict__", ())
     if changed and once:
         return False
-    found = getattr(value, name) if changed or once else None
+    try:
+        found = unseen(getattr, value, name) if changed or once else None
+    except Exception:
+        if not changed:
+            raise
+        return False  # it reads what the trace has put there
     if not kept and name in getattr(value, "__dict__", ()) and (changed or any_traced([found])):
         del vars(value)[name]
         return False
-    return not changed or (found is getattr(value, name) and not isinstance(found, (*PLAIN, np.generic)))
+    return not changed or (found is unseen(getattr, value, name) and not isinstance(found, (*PLAIN, np.generic)))
 
 
 def asked_for(value: Any, name: str) -> bool:

@@ -491,6 +491,16 @@ def calls_futurized(*, users: bool) -> None:
 
 
 @contextmanager
+def set_aside() -> Iterator[None]:
+    """What this thread does meanwhile is no part of its traces: calls of futurized functions are calls."""
+    before, _stack.traces = _stack.traces, []
+    try:
+        yield
+    finally:
+        _stack.traces = before
+
+
+@contextmanager
 def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
     """Make ``trace`` the current one; yields the id from which its nodes count."""
     _stack.traces.append(trace)
