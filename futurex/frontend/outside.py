@@ -271,7 +271,8 @@ def asked_for(value: Any, name: str) -> bool:
         if stored is not None:
             with contextlib.suppress(AttributeError):
                 refuse_unseen_attribute(value, name, stored)
-    return current().asked(value, name)
+    own = current().is_own(value)
+    return current().asked(value, name, hasattr(value, name) if own else unseen(hasattr, value, name))
 
 
 def stored_under(value: Any, name: str) -> Any:

@@ -282,9 +282,8 @@ class Trace:
         """Was this object made by the traced code?"""
         return any(id(value) in region.born for region in self.regions)
 
-    def asked(self, value: Any, name: str) -> bool:
-        """``hasattr(value, name)``; for an object from outside the answer is guarded."""
-        answer = hasattr(value, name)
+    def asked(self, value: Any, name: str, answer: bool) -> bool:
+        """The answer of ``hasattr(value, name)``, which is guarded for an object from outside."""
         if not self.is_own(value) and id(value) not in self.arguments:
             key = id(value), name, "hasattr"
             guard = Guard(f"hasattr {name}", lambda: hasattr(value, name), answer, (bool, repr(answer)))

@@ -43,6 +43,12 @@ class Time:
     def cached(self):
         return self.turned + doubled(self.start)
 
+    @property
+    def lazy(self):
+        if "kept" not in self.__dict__:
+            self.__dict__["kept"] = doubled(self.start)
+        return self.__dict__["kept"]
+
     def __getattr__(self, name):
         if name != "late":
             raise AttributeError(name)
@@ -63,6 +69,8 @@ PROGRAMS = [
     lambda time, x: time.late * x,
     lambda time, x: (x + 1).sum() * time.turned_twice + time.late,
     lambda time, x: time.added(x),
+    lambda time, x: x + 1 if hasattr(time, "lazy") else x,
+    lambda time, x: x + 1 if hasattr(time, "late") and not hasattr(time, "later") else x,
 ]
 
 
