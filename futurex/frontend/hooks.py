@@ -45,6 +45,7 @@ from futurex.frontend.outside import (
     refuse_unseen_attribute,
     stored_under,
     taken,
+    unseen,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
@@ -142,11 +143,11 @@ class Runtime:
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
-        refuse_unseen_attribute(value, name, stored)
+        computes = refuse_unseen_attribute(value, name, stored)
         if current().is_own(value) and stored is not None and name not in getattr(value, "__dict__", ()):
             of_class(type(value), name)
         with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
-            result = getattr(value, name)
+            result = unseen(getattr, value, name) if computes else getattr(value, name)
         if type(result) in METHODS:
             guard_method(value, result, name)
         if isinstance(result, (*METHODS, types.BuiltinMethodType, types.MethodWrapperType)):

@@ -161,11 +161,6 @@ def leaf_key(leaf: Any) -> Key:
     return kind, id(leaf)
 
 
-def names_an_object(key: Key) -> bool:
-    """Is a leaf's key that of an object which is told apart by identity?"""
-    return len(key) == 2 and type(key[1]) is int and key[0] not in _BY_VALUE
-
-
 def is_by_identity(leaf: Any, key: Key) -> bool:
     """Does a trace depend on which object the leaf is, as this key of it says?"""
     return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))

@@ -22,7 +22,7 @@ from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
-from futurex.frontend.numbers import check_attribute, number_of
+from futurex.frontend.numbers import has_attribute, number_of
 from futurex.frontend.numpy_api.source import CONSTRUCTED
 from futurex.frontend.outside import (
     any_traced,
@@ -213,10 +213,7 @@ SPECIAL[min] = _extreme(min, "lt")
 
 @special(hasattr)
 def _hasattr(value: Any, name: str) -> bool:
-    if isinstance(value, Tracer):
-        check_attribute(value, name)
-        return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
-    return asked_for(value, name)
+    return has_attribute(value, name) if isinstance(value, Tracer) else asked_for(value, name)
 
 
 @special(getattr)

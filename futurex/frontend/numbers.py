@@ -49,6 +49,18 @@ def check_attribute(number: Tracer, name: str) -> None:
         raise Escape(what, "which has no such attribute", "give it one type before, as with np.float64(0)")
 
 
+def has_attribute(value: Tracer, name: str) -> bool:
+    """``hasattr(value, name)`` of a traced array or number: Python's numbers have the attributes of their own type."""
+    if not value.aval.weak:
+        check_attribute(value, name)
+        return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
+    has = hasattr(type(value.dtype.type(0).item()), name)
+    if value._loose and has != hasattr(value.dtype.type, name):
+        current().tell()
+        raise Escape(f"{name!r} of a value that is a Python number in some branch", "the two have other attributes")
+    return has
+
+
 def conjugate(number: Tracer) -> Tracer:
     if number.dtype.kind == "c":
         return fresh(emit("python_scalar", emit("conjugate", number._node), kind="c"))

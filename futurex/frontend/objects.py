@@ -79,6 +79,14 @@ def restore(contents: Contents) -> None:
         fill(value, entries)
 
 
+def has_attributes(value: Any) -> bool:
+    """Does it keep attributes that can be set, in a ``__dict__`` or in slots? Functions and variables are other things.
+    """
+    if isinstance(value, types.FunctionType | types.CellType):
+        return False
+    return hasattr(value, "__dict__") or bool(_slots(type(value)))
+
+
 def has_state(leaf: Any) -> bool:
     """Could somebody change this leaf of a nest?"""
     return type(leaf) not in _FIXED and type(leaf).__module__.partition(".")[0] not in _LIBRARIES and is_state(leaf)
@@ -90,9 +98,9 @@ def describe(value: Any) -> str:
 
 
 def _slots(kind: type) -> list[str]:
-    names = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    flat = [name for entry in names for name in ((entry,) if isinstance(entry, str) else entry)]
-    return [name for name in flat if name not in ("__dict__", "__weakref__")]
+    """The names under which instances have the slots of their classes: those of private ones begin with the class's."""
+    bases = [vars(base) for base in kind.__mro__ if "__slots__" in vars(base)]
+    return [name for base in bases for name, each in base.items() if type(each) is types.MemberDescriptorType]
 
 
 def renewed(nest: Any, of: Callable[[Any], Any]) -> Any:

@@ -15,12 +15,13 @@ import numpy as np
 
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
-from futurex.frontend.objects import describe, entries_of, is_state
+from futurex.frontend.objects import describe, entries_of, has_attributes, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.standing import METHODS, Method, Standing
-from futurex.frontend.trace import current
+from futurex.frontend.trace import current, set_aside
 from futurex.frontend.tracer import Tracer, entered
+from futurex.ops.plainly import plainly
 from futurex.ops.streams import GENERATORS
 from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
@@ -215,19 +216,28 @@ def describes(stored: Any, method: str) -> bool:
     return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
 
 
-def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
+def unseen(read: Callable[[Any, str], Any], value: Any, name: str) -> Any:
+    """What the class of an object from outside computes by itself. It may keep that in the object, where nothing traced
+    must stay: functions that are futurized are plain meanwhile."""
+    with set_aside():
+        return plainly(read, throughout=True)(value, name)
+
+
+def refuse_unseen_attribute(value: Any, name: str, stored: Any) -> bool:
     """How an attribute is found must be plain Python, of an object that the function made itself, of which nothing is
-    read again, and of others once the trace has changed something that their classes may read."""
+    read again, and of others once the trace has changed something that their classes may read. Is it computed?"""
     if type(value) is super or not is_users(type(value)):
-        return
+        return False
     kept = name in getattr(value, "__dict__", ())
     dynamic = stored is None and not kept and hasattr(type(value), "__getattr__")
     if not (dynamic or describes(stored, "__get__")):
-        return
+        return False
     if not current().is_own(value):
         once = isinstance(stored, functools.cached_property)
-        if (kept and once) or not (once or dynamic or is_users(type(stored))) or _computed(value, name, once):
-            return
+        if (kept and once) or not (once or dynamic or is_users(type(stored))):
+            return False
+        if _computed(value, name, once):
+            return True
         what = f"whether a {type(value).__qualname__} has kept {name!r}"
         guard = guard_of(what, lambda: name in getattr(value, "__dict__", ()), False)
         current().guards.setdefault((id(value), "kept", name), guard)  # as it has once it was computed
@@ -240,11 +250,16 @@ def _computed(value: Any, name: str, once: bool) -> bool:
     changed, kept = current().has_changed(), name in getattr(value, "__dict__", ())
     if changed and once:
         return False
-    found = getattr(value, name) if changed or once else None
+    try:
+        found = unseen(getattr, value, name) if changed or once else None
+    except Exception:
+        if not changed:
+            raise
+        return False  # it reads what the trace has put there
     if not kept and name in getattr(value, "__dict__", ()) and (changed or any_traced([found])):
         del vars(value)[name]
         return False
-    return not changed or (found is getattr(value, name) and not isinstance(found, (*PLAIN, np.generic)))
+    return not changed or (found is unseen(getattr, value, name) and not isinstance(found, (*PLAIN, np.generic)))
 
 
 def asked_for(value: Any, name: str) -> bool:
@@ -256,7 +271,8 @@ def asked_for(value: Any, name: str) -> bool:
         if stored is not None:
             with contextlib.suppress(AttributeError):
                 refuse_unseen_attribute(value, name, stored)
-    return current().asked(value, name)
+    own = current().is_own(value)
+    return current().asked(value, name, hasattr(value, name) if own else unseen(hasattr, value, name))
 
 
 def stored_under(value: Any, name: str) -> Any:
@@ -368,7 +384,7 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
     except (LookupError, AttributeError):
         pass
     if is_state(container) and (trace.change(container) or _adopted(container)):
-        if trace.scopes and id(container) in trace.outside and hasattr(container, "__dict__"):
+        if trace.scopes and id(container) in trace.outside and has_attributes(container):
             _note_attributes(container)
         return True
     where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
@@ -429,11 +445,11 @@ def _adopted(value: Any) -> bool:
         _note_outside(value, entries)
     elif id(value) not in trace.arguments:
         plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(value, set)
-        if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
+        if not plain or not has_attributes(value):
             return False
         if not trace.replays:
             return False
-        if id(vars(value)) in trace.outside:
+        if id(getattr(value, "__dict__", None)) in trace.outside:
             raise Escape(f"changing {describe(value)} whose __dict__ is read", _TWO_NAMES)
         trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
@@ -472,7 +488,7 @@ def _note_attributes(value: Any) -> None:
     trace = current()
     for name, entry in trace.outside[id(value)][1].items():
         found_already = id(value) in trace.arguments or isinstance(entry, np.ndarray)
-        if not found_already and vars(value).get(name) is entry:
+        if not found_already and entries_of(value).get(name) is entry:
             captured_value(f"{type(value).__name__}.{name}", entry, attribute(value, name), (id(value), name))
 
 

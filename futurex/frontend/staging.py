@@ -18,7 +18,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake, for_others, in_vain
+from futurex.frontend.brake import IN_VAIN, Brake, in_vain
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
 from futurex.frontend.fragments import Fragments
@@ -197,7 +197,7 @@ class Futurized(Standing, Generic[P, R]):
     def _held(self, key: Key) -> Variant | None:
         for variant in self._variants.get(key, ()):
             if variant.valid():
-                variant.served = True
+                self._brake.serves(variant)
                 return variant
         return None
 
@@ -216,7 +216,7 @@ class Futurized(Standing, Generic[P, R]):
                 return None
             found = self._families.find(structure, leaves, key) if self._limit is None else None
             if found is not None and found.variant is not None and found.variant.valid():
-                found.variant.served = True
+                self._brake.serves(found.variant)
                 return found.variant
             if rests and self._rests(key, structure):
                 return None
@@ -248,13 +248,9 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if self._warned or (self._brake.impatient and self._brake.given_up):
-            return True
-        if self._brake.impatient:
-            self._warn(for_others(self._name()))
-        elif before:
+        if before and not (self._warned or self._brake.impatient):
             self._warn(in_vain(self._name(), before[-1]))
-        else:
+        elif not (self._warned or self._brake.impatient):
             self._warn_of_kinds(structure)
         return True
 

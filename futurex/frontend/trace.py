@@ -282,9 +282,8 @@ class Trace:
         """Was this object made by the traced code?"""
         return any(id(value) in region.born for region in self.regions)
 
-    def asked(self, value: Any, name: str) -> bool:
-        """``hasattr(value, name)``; for an object from outside the answer is guarded."""
-        answer = hasattr(value, name)
+    def asked(self, value: Any, name: str, answer: bool) -> bool:
+        """The answer of ``hasattr(value, name)``, which is guarded for an object from outside."""
         if not self.is_own(value) and id(value) not in self.arguments:
             key = id(value), name, "hasattr"
             guard = Guard(f"hasattr {name}", lambda: hasattr(value, name), answer, (bool, repr(answer)))
@@ -300,7 +299,7 @@ class Trace:
         """Does an attribute hold what the traced code put there?"""
         if id(value) in self.outside:
             before = self.outside[id(value)][1]
-            return name in vars(value) and (name not in before or before[name] is not now)
+            return name in entries_of(value) and (name not in before or before[name] is not now)
         return self.is_own(value)
 
     def is_newest(self, value: Any) -> bool:
@@ -488,6 +487,16 @@ def calls_futurized(*, users: bool) -> None:
     """What is being traced in this thread calls a futurized function, a user's one or NumPy's."""
     for trace in _stack.traces:
         trace.nests |= users
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """What this thread does meanwhile is no part of its traces: calls of futurized functions are calls."""
+    before, _stack.traces = _stack.traces, []
+    try:
+        yield
+    finally:
+        _stack.traces = before
 
 
 @contextmanager

@@ -90,6 +90,7 @@ class Variant:
     device: str = "cpu"
     limit: int | None = None  # bytes that a run may take
     served: bool = False  # another call than the one that it was made for
+    age: int = 0  # of its function, in traces and calls, when it was made
     calls: int = 0  # that were found the long way
     lane: Any = None  # the short way, once there is one
     failed: int = 0  # runs that were made again as plain NumPy, one after the other

@@ -1,5 +1,7 @@
 """A function that is traced anew at every call goes on as plain NumPy, says what changes, and is tried again rarely."""
 
+import itertools
+import types
 import warnings
 
 import numpy as np
@@ -116,42 +118,60 @@ def test_other_objects_at_every_call_whose_long_traces_end_in_plain_numpy(traced
     assert len(traced) == 21
 
 
-def shifted(named, x):
+def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
+    monkeypatch.setattr(brake, "PATIENCE", 0.0)
+    f = fx.futurize(lambda named, x: x + named.k)
+    for k in range(20):
+        assert f(Named(k), X).tolist() == [1 + k] * 3
+    assert len(traced) == 20
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Traces take a second each, and so does what is between them."""
+    seconds = itertools.count()
+    monkeypatch.setattr(brake, "time", types.SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+
+
+def grown(named, x):
     return x + named.k
 
 
-def test_other_objects_at_every_call_whose_traces_take_long(traced, monkeypatch):
+def test_objects_that_are_used_for_some_calls_and_forgotten(traced, slow):
+    f = fx.futurize(grown)
+    for k in range(100):
+        named = Named(k)
+        for _ in range(4):
+            assert f(named, X).tolist() == [1 + k] * 3
+    assert 4 < len(traced) < 12
+
+
+def test_objects_that_come_again_are_traced_in_the_end(traced, slow):
+    f = fx.futurize(grown)
+    layers = [Named(k) for k in range(20)]
+    for _ in range(20):
+        for k, layer in enumerate(layers):
+            assert f(layer, X).tolist() == [1 + k] * 3
+    assert len(traced) == len(layers)
+
+
+def test_traces_that_many_calls_follow_are_worth_their_time(traced, monkeypatch):
+    seconds = itertools.count()
+    clock = types.SimpleNamespace(perf_counter=lambda: 10.0 * next(seconds) - 9.0 * len(traced))
+    monkeypatch.setattr(brake, "time", clock)
+    f = fx.futurize(grown)
+    for k in range(30):
+        named = Named(k)
+        assert [f(named, X).tolist() for _ in range(2)] == [[1 + k] * 3] * 2
+    assert len(traced) == 30
+
+
+def test_long_traces_that_run_as_plain_numpy_in_the_end_are_waste_also_where_more_may_be_learned(traced, monkeypatch):
     monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    f = fx.futurize(shifted)
-    with pytest.warns(UserWarning, match="shifted was traced for 0 seconds, each time for another object"):
-        assert [f(Named(k), X).tolist() for k in range(20)] == [[1 + k] * 3 for k in range(20)]
-    assert len(traced) == 2
-    kept = Named(1)
-    for _ in range(2 * REST):
-        assert f(kept, X).tolist() == [2] * 3
-    assert len(traced) == 3
-    other = Named(2)
-    for _ in range(3):
-        assert f(other, X).tolist() == [3] * 3
-    assert len(traced) == 4
-
-
-@pytest.mark.filterwarnings("ignore:shifted was traced")
-def test_several_objects_that_take_turns_are_all_traced(traced, monkeypatch):
-    monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    f, several = fx.futurize(shifted), [Named(k) for k in range(6)]
-    for _ in range(8):
-        for each in several:
-            assert f(each, X).tolist() == [1 + each.k] * 3
-    assert len(traced) == 6
-
-
-def test_long_traces_of_one_object_for_other_texts_are_no_waste(traced, monkeypatch):
-    monkeypatch.setattr(brake, "PATIENCE", 0.0)
-    f, kept = fx.futurize(lambda named, x, name: x + named.k * len(name)), Named(1)
+    f = fx.futurize(lambda x, name: np.linalg.eigvals(x) * len(name))
     for k in range(20):
-        assert f(kept, X, str(10**k)).tolist() == [2 + k] * 3
-    assert len(traced) == 20
+        assert f(np.eye(2), "a" * k).tolist() == [k] * 2
+    assert len(traced) == 1
 
 
 def test_nobody_compares_sizes_while_it_rests(monkeypatch):

@@ -11,6 +11,7 @@ from typing import Any
 from futurex.frontend.control.choices import and_, or_
 from futurex.frontend.control.values import is_unknown
 from futurex.frontend.errors import Escape
+from futurex.frontend.numbers import has_attribute
 from futurex.frontend.outside import asked_for, is_users
 from futurex.frontend.tracer import Tracer, entered
 
@@ -120,7 +121,7 @@ class Matcher:
                 f"{kind.__name__}() accepts {len(own)} positional sub-pattern{plural} ({len(patterns)} given)"
             )
         wanted = [*own[: len(patterns)], *attributes]
-        has = asked_for if is_users(type(value)) else hasattr
+        has = has_attribute if isinstance(value, Tracer) else asked_for if is_users(type(value)) else hasattr
         if not all(has(value, name) for name in wanted):
             return False
         pairs = [(self.getattr(value, name), each) for name, each in zip(wanted, (*patterns, *more), strict=True)]
