@@ -103,6 +103,10 @@ class Compiler(Protocol):
         """What :meth:`whole` raises where it cannot."""
         ...
 
+    def multiplies(self, node: Node) -> bool:
+        """Is a node a product that code in loops makes in its own way, with last bits of its own?"""
+        ...
+
     def whole(self, graph: Graph, donated: Collection[int] = ()) -> Any:
         """The function: called with the graph's inputs it gives its results, or None where the graph has to be run
         another way. Results with a number in ``donated`` may be written into arrays of the caller's, ``outs``."""

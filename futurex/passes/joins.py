@@ -28,7 +28,7 @@ MOST_BLOCKS = 32
 LEAST_BLOCK = 16
 """Elements of a block in the mean: a step of machine code takes as long as some hundred, and a call of NumPy's as ten
 steps."""
-FEWEST_INSIDE, MOST_INSIDE = 1024, 400
+FEWEST_INSIDE, MOST_INSIDE = 512, 400
 """Elements of a join inside of a loop, whose code puts smaller ones together, and nodes of what a round then is."""
 LEAST_COLUMNS = 16 * 1024
 """Elements of an array that is put together of columns, which NumPy copies one by one."""

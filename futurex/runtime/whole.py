@@ -287,11 +287,15 @@ class Whole:
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
     """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
-    if compiler is None or any(
-        each.kernel.backend in LIBRARIES and each.node.op not in windows.OPERATIONS for each in instructions
-    ):
+    if compiler is None:
         return None
-    if len(instructions) < 2 and not any(each.kernel.backend == compiler.name for each in instructions):
+    loops = any(each.kernel.backend == compiler.name for each in instructions)
+    libraries = (each.node for each in instructions if each.kernel.backend in LIBRARIES)
+    if any(
+        node.op not in windows.OPERATIONS and not (loops and compiler.multiplies(node)) for node in libraries
+    ):  # beside loops products have bits of their own anyway
+        return None
+    if len(instructions) < 2 and not loops:
         return None  # one loop gains the short way in and out
     return compiler if _is_small(graph) else None
 

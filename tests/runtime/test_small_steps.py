@@ -317,6 +317,29 @@ def test_small_convolution_nets_are_one_function(space, window, stride, at_once)
         np.testing.assert_allclose(along, (ahead - behind) / 2e-5, rtol=2e-3, atol=1e-5)
 
 
+def memory_cells(params, rows):
+    h = c = np.zeros((8, 16), np.float32)
+    for row in rows:
+        made = row @ params["u"] + h @ params["w"] + params["b"]
+        i, f, g, o = (made[:, 16 * k : 16 * k + 16] for k in range(4))
+        c = fx.nn.sigmoid(f) * c + fx.nn.sigmoid(i) * np.tanh(g)
+        h = fx.nn.sigmoid(o) * np.tanh(c)
+    return (h * h).sum()
+
+
+def test_a_product_behind_small_loops_is_compiled_with_them(at_once):
+    params = {name: 0.2 * RNG.normal(size=shape) for name, shape in {"u": (8, 64), "w": (16, 64), "b": (64,)}.items()}
+    single, rows = {name: each.astype(np.float32) for name, each in params.items()}, RNG.normal(size=(20, 8, 8))
+    staged = fx.futurize(fx.grad(memory_cells))
+    for _ in range(8):
+        slopes = staged(single, rows.astype(np.float32))
+        slopes["w"].result()
+    assert "runs as one compiled function" in staged.explain()
+    expected = fx.grad(memory_cells)(params, rows)
+    for name, each in slopes.items():
+        np.testing.assert_allclose(each, expected[name], rtol=1e-4, atol=1e-5)
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 

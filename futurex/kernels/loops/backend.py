@@ -60,6 +60,10 @@ class LoopBackend:
 
     refusals = (Unsupported, RuntimeError)
 
+    def multiplies(self, node: Node) -> bool:
+        """Is a node a product of tiles in code of ours?"""
+        return _is_tiled(node, None)
+
     def whole(self, graph: Graph, donated: Collection[int] = ()) -> Program:
         """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
         avals = [node.aval for node in graph.params]
@@ -207,10 +211,16 @@ def _shape(node: Node, number: int, split: Split | None) -> Shape:
 def _is_work(node: Node, split: Split | None) -> bool:
     """Does one operation take so long that threads of its own are worth it?"""
     sources = tuple(source.aval for source in node.inputs)
-    if any(isinstance(aval, tuple) for aval in sources):
+    if any(isinstance(aval, tuple) for aval in sources) or _is_tiled(node, split):
         return False
-    if node.op in ("matmul", "matmul_epilogue") and node.is_static and len(node.shape) == 2 == sources[1].ndim:
-        rows, columns = _shape(node, 0, split)
-        if products.fits(rows, sources[0].shape[-1], columns, node.dtype):
-            return False
     return node.record.work(sources, node.aval, node.attrs).flops > _MOST_WORK
+
+
+def _is_tiled(node: Node, split: Split | None) -> bool:
+    """Is it a product that is made of tiles?"""
+    if node.op not in ("matmul", "matmul_epilogue") or not node.is_static:
+        return False
+    if not len(node.shape) == 2 == node.inputs[1].ndim:
+        return False
+    rows, columns = _shape(node, 0, split)
+    return products.fits(rows, node.inputs[0].shape[-1], columns, node.dtype)
