@@ -47,7 +47,7 @@ _ALL = ("s", None, None, None)
 def write_out_short_rows(graph: Graph) -> Graph:
     """The graph with large reductions of short rows as elementwise operations.
 
-    Not those that enter arrays of the full shape again: these are one trip, by a kernel for rows.
+    Not those along the last axis that enter arrays of the full shape again: these are one trip, by a kernel for rows.
     """
     found = [node for node in graph.nodes if _suits(node)]
     if not found:
@@ -56,9 +56,14 @@ def write_out_short_rows(graph: Graph) -> Graph:
     makers = {
         node: functools.partial(_written_out, node, _computed_for(node, users, results))
         for node in found
-        if not _returns(node, users)
+        if _lies_apart(node) or not _returns(node, users)
     }
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _lies_apart(node: Node) -> bool:
+    """Is it along axes of which the last one of all is none?"""
+    return _axes(node)[-1] != node.inputs[0].ndim - 1
 
 
 def _axes(node: Node) -> list[int]:
@@ -76,7 +81,7 @@ def _suits(node: Node) -> bool:
         return False
     if _added_as(node) is None or not axes:
         return False
-    if axes[-1] != x.ndim - 1:
+    if _lies_apart(node):
         return _are_apart(x, axes)
     if len(axes) > 2:
         return False
@@ -108,8 +113,8 @@ def _added_as(node: Node) -> Dtype | None:
         bits = bits_of(source) + math.log2(math.prod(x.shape[axis] for axis in _axes(node)))
         wide = next((each for each, most in ((np.int32, 31), (np.int64, EXACT)) if bits <= most), None)
         return None if wide is None else np.dtype(wide)
-    if source.kind == "b":
-        return None
+    if source.kind == "b":  # how many are true
+        return node.dtype if node.op == "sum" and _axes(node) and _lies_apart(node) else None
     if source == node.dtype or (node.op in ("sum", "prod") and node.dtype.kind in "iu"):
         return node.dtype
     return None

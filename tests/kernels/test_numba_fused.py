@@ -359,6 +359,29 @@ def test_collapsed_loops_visit_every_element_once(shape, data):
         assert np.array_equal(seen.reshape(-1), np.broadcast_to(values, shape).reshape(-1))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 5), min_size=3, max_size=7), st.lists(st.integers(0, 127), min_size=1, max_size=2),
+    st.sampled_from(["f4", "f8", "i4"]), st.integers(0, 2**32 - 1), st.sampled_from([1, 2]),
+)
+def test_operands_may_move_along_every_other_axis(shape, masks, dtype, seed, threads):
+    rng, shape = np.random.default_rng(seed), (*shape, 17)
+    operands = [tuple(n if mask >> k & 1 else 1 for k, n in enumerate(shape)) for mask in masks]
+    arrays = [(rng.normal(size=each) * 9).astype(dtype) for each in (shape, *operands)]
+    whole, *others = params = [param(aval_of(each), f"x{k}") for k, each in enumerate(arrays)]
+    made = whole
+    for other in others:
+        made = apply("where", apply("equal", whole, other), made, other + made)
+    check(Graph(params, [made], "alternating"), arrays, threads)
+
+
+def test_what_pools_by_reshaping_is_compiled():
+    x, y = np.ones((8, 6, 2, 5, 2, 16), "f4"), np.ones((8, 6, 1, 5, 1, 16), "f4")
+    params = [param(aval_of(each), name) for each, name in ((x, "x"), (y, "y"))]
+    graph = Graph(params, [apply("equal", *params)], "same")
+    assert BACKEND.claim(apply("fused", *params, graph=graph), 1) is not None
+
+
 @pytest.mark.parametrize("code", "bBhHiIqQ")
 def test_integers_are_divided_by_numbers_that_the_text_says(code):
     dtype = np.dtype(code)

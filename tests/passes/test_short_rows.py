@@ -195,6 +195,24 @@ def test_derivatives_are_those_of_the_reduction():
     np.testing.assert_allclose(found, np.arange(200)[:, None] * p / np.linalg.norm(p, axis=1)[:, None], rtol=1e-12)
 
 
+@pytest.mark.parametrize("pool", [np.max, np.min, np.mean, np.sum])
+def test_derivatives_of_pooled_blocks(pool):
+    """As plain NumPy pools pictures: what the derivative meets again is the array itself, in blocks, too."""
+    rng = np.random.default_rng(3)
+    x, weights = rng.standard_normal((6, 8, 10, 16)), rng.standard_normal((6, 4, 5, 16))
+
+    def loss(x):
+        return (pool(x.reshape(6, 4, 2, 5, 2, 16), axis=(2, 4)) * weights).sum()
+
+    assert not reductions_left(fx.grad(loss), x)
+    moved = rng.standard_normal(x.shape)
+    slope = np.asarray(fx.grad(loss)(x))
+    assert (slope * moved).sum() == pytest.approx((loss(x + 1e-7 * moved) - loss(x - 1e-7 * moved)) / 2e-7, rel=1e-5)
+    ties = np.ones_like(x)  # of which each gets its part, as of the largest ones of a row
+    parts = np.repeat(np.repeat(weights, 2, 1), 2, 2) * {np.sum: 1.0}.get(pool, 0.25)
+    np.testing.assert_allclose(fx.grad(loss)(ties), parts, rtol=1e-12)
+
+
 WINDOWS = {
     "mean": lambda x: np.lib.stride_tricks.sliding_window_view(x, 5, axis=1).mean(-1),
     "down": lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=0).sum(-1),
