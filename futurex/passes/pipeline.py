@@ -35,6 +35,7 @@ from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import has_tapes, stack_tapes
 from futurex.passes.stacks import reduce_stacks
+from futurex.passes.strided_sums import gather_strides
 from futurex.passes.thin_tapes import thin_tapes
 from futurex.passes.triangles import substitute
 from futurex.passes.turns import copy_turned
@@ -48,8 +49,9 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     tape_dear_values, thin_tapes, stack_tapes, expand, simplify, substitute, share, compute_everywhere, prune,
     lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products,
-    join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, assemble, give_loops,
-    order_columns, join_in_place, fuse, join_updates, recompute, join_siblings, write_through, copy_turned,
+    join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, gather_strides,
+    assemble, give_loops, order_columns, join_in_place, fuse, join_updates, recompute, join_siblings, write_through,
+    copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
