@@ -21,9 +21,9 @@ from futurex.ops.comm import COMMUNICATION
 from futurex.passes.checkpoints import keep_states
 from futurex.passes.dear_tapes import tape_dear_values
 from futurex.passes.pipeline import PASSES, optimise
-from futurex.passes.rewrite import is_effect
+from futurex.passes.rewrite import Maker, is_effect, rewrite
 from futurex.passes.stack_tapes import has_tapes, stack_tapes
-from futurex.runtime.lower import Draft, Kind, seconds
+from futurex.runtime.lower import JOINED, Draft, Kind, seconds
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.runtime.prediction import beside, slot_bytes
 from futurex.tree.aval import Aval
@@ -78,10 +78,34 @@ def _forms(graph: Graph) -> Iterator[Graph]:
         yield fewer
 
 
+def _taken_apart(plan: Plan) -> Graph:
+    """The graph of what a plan runs: what was joined for kernels that are not there is in the parts that it lowered."""
+    run = {draft.node for draft in plan.low.drafts}
+    joined = {node for node in plan.graph.nodes if node.op in JOINED and node not in run}
+    parts: dict[Node, tuple[Node, ...]] = {}
+
+    def part(node: Node, number: int, new: Mapping[Node, Node]) -> Node:
+        if node not in parts:
+            assert node.record.decompose is not None
+            made = node.record.decompose(*(new[source] for source in node.inputs), **node.attrs)
+            parts[node] = made if isinstance(made, tuple) else (made,)
+        return parts[node][number]
+
+    makers: dict[Node, Maker] = {}
+    for node in plan.graph.nodes:
+        if node in joined and not isinstance(node.aval, tuple):
+            makers[node] = functools.partial(part, node, 0)
+        elif node.op == "item" and node.inputs[0] in joined:
+            makers[node] = functools.partial(part, node.inputs[0], node.attrs["index"])
+    return rewrite(plan.graph, lambda node: None, makers) if makers else plan.graph
+
+
 def _fitted(plan: Plan, limit: int, compiled: Callable[[Graph], Plan]) -> Plan:
     """A plan within the limit, where computing single operations again is enough, else the one that takes least."""
     if plan.memory.peak <= limit:
         return plan
+    if (apart := _taken_apart(plan)) is not plan.graph:
+        plan = compiled(apart)
     schedule = Schedule(plan)
     rest = plan.memory.peak - schedule.walk({}).peak  # what the walk does not see, or sees twice
     target = limit - rest

@@ -166,6 +166,27 @@ def test_what_is_dear_is_computed_again_before_states_are(loss):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-12, atol=1e-14, strict=True)
 
 
+def states_in_an_array(w, xs):
+    xs = np.tanh(np.tanh(np.tanh(xs @ w) @ w) @ w)  # which may be computed again
+    states = np.zeros((22, *xs.shape[1:]), xs.dtype)
+    for k in range(20):
+        states[k + 2] = np.tanh(xs[k] + states[k + 1] @ w + states[k])
+    return ((states[2:] @ w[:, :3]) ** 2).mean()
+
+
+def test_products_that_are_joined_with_a_store_are_taken_apart_where_they_have_no_kernel():
+    step, args = fx.value_and_grad(states_in_an_array), (RNG.normal(size=(64, 64)) * 0.1, RNG.normal(size=(20, 64, 64)))
+    args = [each.astype(np.float32) for each in args]
+    plan = compile_plan(optimise(fx.lower(step, *args).graph), optimised=True, frugal=True)
+    run = {draft.node for draft in plan.low.drafts}
+    assert any(node.op == "matmul_store" and node not in run for node in plan.graph.nodes)
+    limit = int(0.95 * plan.memory.peak)
+    small = fx.futurize(step, memory_limit=limit)
+    assert small.memory(*args).peak <= limit
+    for mine, other in zip(flatten(small(*args))[0], flatten(step(*args))[0], strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-4, atol=1e-4, strict=True)
+
+
 # -- everywhere --------------------------------------------------------------------------------------------------------
 
 
