@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,9 +21,9 @@ from futurex.ops.comm import COMMUNICATION
 from futurex.passes.checkpoints import keep_states
 from futurex.passes.dear_tapes import tape_dear_values
 from futurex.passes.pipeline import PASSES, optimise
-from futurex.passes.rewrite import is_effect
-from futurex.passes.stack_tapes import stack_tapes
-from futurex.runtime.lower import Draft, Kind, seconds
+from futurex.passes.rewrite import Maker, is_effect, rewrite
+from futurex.passes.stack_tapes import has_tapes, stack_tapes
+from futurex.runtime.lower import JOINED, Draft, Kind, seconds
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.runtime.prediction import beside, slot_bytes
 from futurex.tree.aval import Aval
@@ -52,21 +53,59 @@ def within(graph: Graph, limit: int, *, threads: int, donate: Mapping[int, int],
     compiled = functools.partial(
         compile_plan, threads=threads, donate=donate, optimised=True, background=background, frugal=True
     )
-    try:
-        return _fitted(optimise(graph), limit, compiled)
-    except MemoryError:
-        taped = optimise(graph, passes=[each for each in PASSES if each not in (stack_tapes, tape_dear_values)])
-        fewer = keep_states(taped)
-        if fewer is taped:
-            raise
-    return _fitted(fewer, limit, compiled)
+    whole, least = 0, math.inf
+    for form in _forms(graph):
+        first = compiled(form)
+        plan = _fitted(first, limit, compiled)
+        if plan.memory.peak <= limit:
+            return plan
+        whole, least = whole or first.memory.peak, min(least, plan.memory.peak)
+    raise MemoryError(
+        f"memory_limit={limit}: {graph.name} takes {whole} bytes, and {least} where values are computed again; "
+        "arguments are not counted"
+    )
 
 
-def _fitted(graph: Graph, limit: int, compiled: Callable[[Graph], Plan]) -> Plan:
-    """A plan within the limit, where computing single operations again is enough."""
-    plan = compiled(graph)
+def _forms(graph: Graph) -> Iterator[Graph]:
+    """The graph, with less and less of its loops on tape: those that compute less come first."""
+    yield optimise(graph)
+    if not has_tapes(graph):
+        return
+    yield optimise(graph, passes=[each for each in PASSES if each is not tape_dear_values])
+    taped = optimise(graph, passes=[each for each in PASSES if each not in (stack_tapes, tape_dear_values)])
+    yield taped
+    if (fewer := keep_states(taped)) is not taped:
+        yield fewer
+
+
+def _taken_apart(plan: Plan) -> Graph:
+    """The graph of what a plan runs: what was joined for kernels that are not there is in the parts that it lowered."""
+    run = {draft.node for draft in plan.low.drafts}
+    joined = {node for node in plan.graph.nodes if node.op in JOINED and node not in run}
+    parts: dict[Node, tuple[Node, ...]] = {}
+
+    def part(node: Node, number: int, new: Mapping[Node, Node]) -> Node:
+        if node not in parts:
+            assert node.record.decompose is not None
+            made = node.record.decompose(*(new[source] for source in node.inputs), **node.attrs)
+            parts[node] = made if isinstance(made, tuple) else (made,)
+        return parts[node][number]
+
+    makers: dict[Node, Maker] = {}
+    for node in plan.graph.nodes:
+        if node in joined and not isinstance(node.aval, tuple):
+            makers[node] = functools.partial(part, node, 0)
+        elif node.op == "item" and node.inputs[0] in joined:
+            makers[node] = functools.partial(part, node.inputs[0], node.attrs["index"])
+    return rewrite(plan.graph, lambda node: None, makers) if makers else plan.graph
+
+
+def _fitted(plan: Plan, limit: int, compiled: Callable[[Graph], Plan]) -> Plan:
+    """A plan within the limit, where computing single operations again is enough, else the one that takes least."""
     if plan.memory.peak <= limit:
         return plan
+    if (apart := _taken_apart(plan)) is not plan.graph:
+        plan = compiled(apart)
     schedule = Schedule(plan)
     rest = plan.memory.peak - schedule.walk({}).peak  # what the walk does not see, or sees twice
     target = limit - rest
@@ -78,16 +117,13 @@ def _fitted(graph: Graph, limit: int, compiled: Callable[[Graph], Plan]) -> Plan
         if other.memory.peak <= limit:
             return other
         target -= max(other.memory.peak - limit, limit // 100)
-    least = plan.memory.peak
+    least = plan
     for cuts in lowest(schedule):  # the same whatever the limit: what the error says would do will do
         other = compiled(schedule.rewritten(cuts))
         if other.memory.peak <= limit:
             return other
-        least = min(least, other.memory.peak)
-    raise MemoryError(
-        f"memory_limit={limit}: {graph.name} takes {plan.memory.peak} bytes, and {least} where values are computed "
-        "again; arguments are not counted"
-    )
+        least = min(least, other, key=lambda each: each.memory.peak)
+    return least
 
 
 @dataclass

@@ -12,7 +12,9 @@ from local_group import thread_group
 
 import futurex as fx
 from futurex.passes.checkpoints import keep_states
-from futurex.passes.pipeline import optimise
+from futurex.passes.dear_tapes import tape_dear_values
+from futurex.passes.pipeline import PASSES, optimise
+from futurex.passes.stack_tapes import stack_tapes
 from futurex.runtime.plan import compile_plan
 from futurex.tree.pytree import flatten
 
@@ -140,6 +142,49 @@ def printing(w, x):
 def test_loops_that_are_short_or_unknown_or_have_effects_stay(loss):
     graph = optimise(fx.lower(lambda w, x: fx.grad(loss)(w, x), MATRIX, ROWS).graph)
     assert keep_states(graph) is graph
+
+
+def outputs_in_a_list(w, xs):
+    h, outputs = np.zeros((64, 16)), []
+    for x in xs:
+        h = h + np.tanh(np.sin(x @ w) + h @ w)
+        outputs.append(h)
+    return (np.stack(outputs) ** 2).mean()
+
+
+@pytest.mark.parametrize("loss", [outputs_in_a_list, until])
+def test_what_is_dear_is_computed_again_before_states_are(loss):
+    xs = ROWS if loss is until else STEPS
+    graph = fx.lower(fx.value_and_grad(loss), MATRIX, xs).graph
+    thin = [each for each in PASSES if each not in (stack_tapes, tape_dear_values)]
+    whole, less = (compile_plan(optimise(graph, passes=each), optimised=True, frugal=True) for each in (None, thin))
+    limit = less.memory.peak
+    assert limit < 0.9 * whole.memory.peak
+    small = fx.futurize(fx.value_and_grad(loss), memory_limit=limit)
+    assert small.memory(MATRIX, xs).peak <= limit
+    for mine, other in zip(flatten(small(MATRIX, xs))[0], flatten(fx.value_and_grad(loss)(MATRIX, xs))[0], strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-12, atol=1e-14, strict=True)
+
+
+def states_in_an_array(w, xs):
+    xs = np.tanh(np.tanh(np.tanh(xs @ w) @ w) @ w)  # which may be computed again
+    states = np.zeros((22, *xs.shape[1:]), xs.dtype)
+    for k in range(20):
+        states[k + 2] = np.tanh(xs[k] + states[k + 1] @ w + states[k])
+    return ((states[2:] @ w[:, :3]) ** 2).mean()
+
+
+def test_products_that_are_joined_with_a_store_are_taken_apart_where_they_have_no_kernel():
+    step, args = fx.value_and_grad(states_in_an_array), (RNG.normal(size=(64, 64)) * 0.1, RNG.normal(size=(20, 64, 64)))
+    args = [each.astype(np.float32) for each in args]
+    plan = compile_plan(optimise(fx.lower(step, *args).graph), optimised=True, frugal=True)
+    run = {draft.node for draft in plan.low.drafts}
+    assert any(node.op == "matmul_store" and node not in run for node in plan.graph.nodes)
+    limit = int(0.95 * plan.memory.peak)
+    small = fx.futurize(step, memory_limit=limit)
+    assert small.memory(*args).peak <= limit
+    for mine, other in zip(flatten(small(*args))[0], flatten(step(*args))[0], strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-4, atol=1e-4, strict=True)
 
 
 # -- everywhere --------------------------------------------------------------------------------------------------------
