@@ -359,6 +359,19 @@ def test_collapsed_loops_visit_every_element_once(shape, data):
         assert np.array_equal(seen.reshape(-1), np.broadcast_to(values, shape).reshape(-1))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("still, loops", [((2, 4), 5), ((1, 3, 5), 6)])
+def test_windows_of_pooling_are_one_region(still, loops, threads):
+    """What ``x.reshape(n, h, 2, w, 2, c)`` is compared with does not move along every other axis."""
+    shape = (50, 12, 2, 12, 2, 16)
+    small = tuple(1 if axis in still else extent for axis, extent in enumerate(shape))
+    x, y = (param(Aval(each, np.dtype("f4")), name) for each, name in ((shape, "x"), (small, "y")))
+    graph = region([x, y], [apply("where", apply("equal", x, y), y, x * y)])
+    assert len(collapse(shape, [shape, small]).extents) == loops
+    rng = np.random.default_rng(0)
+    check(graph, [rng.integers(0, 3, each).astype(np.float32) for each in (shape, small)], threads)
+
+
 @pytest.mark.parametrize("code", "bBhHiIqQ")
 def test_integers_are_divided_by_numbers_that_the_text_says(code):
     dtype = np.dtype(code)

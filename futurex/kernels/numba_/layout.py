@@ -10,7 +10,7 @@ from types import MappingProxyType
 Shape = tuple[int, ...]
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
-MOST_LOOPS = 4
+MOST_LOOPS = 6
 """Those that a kernel has at most."""
 _NONE: Mapping[int, int] = MappingProxyType({})
 _NOWHERE: Mapping[int, Collection[int]] = MappingProxyType({})
