@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import inspect
 import sysconfig
 import types
@@ -111,6 +112,8 @@ def is_admissible(function: Any) -> bool:
         if isinstance(owner, Tracer | type) or current().is_own(owner):
             return False
         return isinstance(function.__func__, types.FunctionType) and of_library(function.__func__)
+    if isinstance(function, functools.partial):  # a futurized function at an object is one: what it calls is asked
+        return False
     if hasattr(type(function), "__fx_traced__"):
         return False
     if isinstance(function, type):

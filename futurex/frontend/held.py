@@ -73,9 +73,18 @@ class Guard:
     def holds(self, fingerprint: Callable[..., Any]) -> bool:
         """Is the value still what it was?"""
         now = self.read()
-        if self.fixed and now is self.value:
+        return (self.fixed and now is self.value) or self.allows(now, fingerprint)
+
+    def allows(self, now: Any, fingerprint: Callable[..., Any]) -> bool:
+        """Does the trace hold with this value?"""
+        if self.holds_the_same(now):
             return True
-        return self.holds_the_same(now) or bool(fingerprint(now, inputs=self.inputs) == self.expected)
+        return not self._other_length(now) and bool(fingerprint(now, inputs=self.inputs) == self.expected)
+
+    def _other_length(self, now: Any) -> bool:
+        """Is it a nest with more or fewer entries? Of lists that grow from call to call nothing else is looked at."""
+        inside = self.expected[-1]
+        return type(now) in NESTS and type(inside) is tuple and len(inside) != len(now)
 
     def holds_the_same(self, now: Any) -> bool:
         """Is it the very nest, with the very things in it?"""

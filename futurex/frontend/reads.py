@@ -18,7 +18,7 @@ from futurex.frontend.standing import METHODS
 _BUILTINS = vars(builtins)
 _METHOD = "__func__", "__self__"
 _OURS = "_fx_"  # what begins like this is no name of the user's
-_MOST = 200
+_MOST = 1000
 """Things from outside that are asked about in one expression."""
 
 
@@ -98,10 +98,9 @@ def unchanged(
     known: dict[str, Any] = {f"{_OURS}builtins": _BUILTINS, f"{_OURS}error": Exception, f"{_OURS}otherwise": otherwise}
     tests: dict[Any, str] = {}
     for read, value, alike in asked:
-        written = _written(read, value, known, own)
-        if written is None or len(tests) > _MOST:
+        if len(tests) > _MOST:
             return otherwise
-        key, text = written
+        key, text = _written(read, value, known, own) or _called(read, known)
         if alike is not None:
             now, given = f"{_OURS}now", _expression(text)
             if given is None:
@@ -150,6 +149,12 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
                 return (holder, name), f"type({now} := {holder}.{name}) is {kind} and {' and '.join(parts)}"
             return (holder, name), f"{holder}.{name} is {{}}"
     return None
+
+
+def _called(read: Any, known: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
+    """The same of what is read in no way that can be written out."""
+    name = _constant(read, known)
+    return (name,), f"{name}() is {{}}"
 
 
 def _read(read: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:

@@ -195,7 +195,10 @@ class Futurized(Standing, Generic[P, R]):
         return calls.call(self.plain, args, kwargs)
 
     def _held(self, key: Key) -> Variant | None:
-        for variant in self._variants.get(key, ()):
+        known = self._variants.get(key, ())
+        if known and known[-1].settled:
+            return known[-1]
+        for variant in known:
             if variant.valid():
                 self._brake.serves(variant)
                 return variant
@@ -210,7 +213,8 @@ class Futurized(Standing, Generic[P, R]):
                 return variant
             last = self._variants.get(key, ())[-GIVEN_UP:]
             if self._may_be_plain and len(last) == GIVEN_UP and all(each.given_up for each in last):
-                return last[-1]  # what the function depends on changes at every call: plain NumPy is right for all
+                last[-1].settled = True  # what the function depends on changes at every call
+                return last[-1]
             leaves, structure = flatten((args, kwargs))
             if rests and self._brake.rests and not self._families.traced and self._rests(key, structure):
                 return None

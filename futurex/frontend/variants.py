@@ -93,6 +93,7 @@ class Variant:
     age: int = 0  # of its function, in traces and calls, when it was made
     calls: int = 0  # that were found the long way
     lane: Any = None  # the short way, once there is one
+    settled: bool = False  # calls of this kind are plain NumPy, whatever they depend on
     failed: int = 0  # runs that were made again as plain NumPy, one after the other
     rest: int = 0  # calls that go as plain NumPy before the next run
     unlearned: int = 0  # calls as plain NumPy that showed nothing new of opaque functions
@@ -171,8 +172,6 @@ class Variant:
         guards: list[tuple[Any, Any, Any]] = []
         for guard in self.guards:
             test = None if guard.fixed else _test(guard)
-            if test is None and not guard.fixed:
-                return self.valid
             guards.append((guard.read, guard.value if guard.fixed else NEVER, test))
         inputs = [(capture.read, capture.array, alike(capture.array)) for capture in self.captures]
         return unchanged([*guards, *inputs], self.valid)
@@ -187,7 +186,7 @@ class Variant:
 
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""
-        if not self.guards and not self.captures:
+        if self.settled or not (self.guards or self.captures):
             return True
         try:
             for guard in self.guards:  # asked at every call: most guards hold by identity
@@ -222,14 +221,23 @@ class Variant:
         return [capture.read() if capture.read is not None else capture.array for capture in self.captures]
 
 
-def _test(guard: Guard) -> Alike | None:
-    """The test for many calls whether a nest holds what it held; None where there is no short one. Of large nests it
-    asks first whether they hold the very same things: comparing values takes longer."""
+def _test(guard: Guard) -> Alike:
+    """The test for many calls whether a value is what it was. Of large nests it asks first whether they hold the very
+    same things: comparing values takes longer."""
     text = nest_test(guard.expected)
-    if guard.entries is None or (text is not None and len(text[1]) < LARGE):
+    if guard.entries is None and text is None:
+        return "{0}({now})", (functools.partial(_allows, guard),)
+    if text is not None and (guard.entries is None or len(text[1]) < LARGE):
         return text
     same = guard.holds_the_same
     return ("{0}({now})", (same,)) if text is None else (f"{{{len(text[1])}}}({{now}}) or {text[0]}", (*text[1], same))
+
+
+def _allows(guard: Guard, now: Any) -> bool:
+    try:
+        return guard.allows(now, fingerprint)
+    except Escape:
+        return False
 
 
 def _is_traced_leaf(leaf: Any) -> bool:

@@ -2,7 +2,7 @@
 
 Axes apart from each other (``axis=(0, 2)`` of three) are reduced from the last one on, as NumPy's own loops do it. What
 NumPy converts before it adds is converted first; where its pieces of 8192 numbers are part of the order, and all
-elements are added up, these are rows, whose sums are added one after the other. Narrow integers that become doubles are
+elements are added up, these are rows, whose sums are added one after the other. Narrow integers that become floats are
 added as integers, which no order can round. Halves are single precision, rounded once.
 
 Few columns of many rows are reduced in wide rows, many of theirs each, where any order will do: extremes, truths, and
@@ -33,12 +33,12 @@ from futurex.tree.node import Node, apply, const
 
 _PIECE = 8192
 """Elements that NumPy converts at once (``np.getbufsize()``)."""
-EXACT = 53
-"""Bits of the integers that a double holds."""
 _TOGETHER, _FEW_COLUMNS = 64, 16
 """Rows of a few columns that are one wide one, whole lines of the caches whatever the columns are; and how many columns
 are few."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+EXACT = {_SINGLE: 24, _DOUBLE: 53}
+"""Bits of the integers that a float holds."""
 
 
 _PLAIN = {
@@ -147,10 +147,10 @@ def _converted(node: Node, x: Node) -> Node | None:
         return _of_halves(node, x, space)
     if node.op != "sum" or node.dtype.kind != "f" or node.dtype == x.dtype:
         return None
-    if x.dtype.kind in "iub" and node.dtype == _DOUBLE and bits_of(x.dtype) + math.log2(space.count) <= EXACT:
+    if x.dtype.kind in "iub" and bits_of(x.dtype) + math.log2(space.count) <= EXACT.get(node.dtype, 0):
         whole = _reduced(node, x, np.dtype(np.int64))
         apart = _apart(whole, x)
-        return apply("cast", whole if apart is None else apart, dtype=_DOUBLE)
+        return apply("cast", whole if apart is None else apart, dtype=node.dtype)
     wide = _DOUBLE if x.dtype.kind in "iub" else x.dtype
     if x.dtype in SUPPORTED and node.dtype in SUPPORTED and wide.itemsize <= node.dtype.itemsize:
         return _cast_first(node, x, space)

@@ -107,11 +107,11 @@ def _are_apart(x: Node, axes: Sequence[int]) -> bool:
 
 def _added_as(node: Node) -> Dtype | None:
     """The type in which elements are joined; None where that is not their sum in NumPy's order, to the bit. Narrow
-    integers whose sum is a double are added as integers, which no order can round."""
+    integers whose sum is a float are added as integers, which no order can round."""
     source, x = node.inputs[0].dtype, node.inputs[0]
-    if source.kind in "iub" and node.op == "sum" and node.dtype == np.float64:
-        bits = bits_of(source) + math.log2(math.prod(x.shape[axis] for axis in _axes(node)))
-        wide = next((each for each, most in ((np.int32, 31), (np.int64, EXACT)) if bits <= most), None)
+    if source.kind in "iub" and node.op == "sum" and node.dtype in EXACT:
+        bits, exact = bits_of(source) + math.log2(math.prod(x.shape[axis] for axis in _axes(node))), EXACT[node.dtype]
+        wide = next((each for each, most in ((np.int32, 31), (np.int64, 63)) if bits <= min(most, exact)), None)
         return None if wide is None else np.dtype(wide)
     if source.kind == "b":  # how many are true
         return node.dtype if node.op == "sum" and _axes(node) and _lies_apart(node) else None

@@ -1,6 +1,7 @@
 """Calls that cannot be staged: they stay in the tree as calls, and run exactly once per call of the function."""
 
 import ctypes.util
+import functools
 import json
 import os
 import pickle
@@ -551,3 +552,45 @@ def test_a_print_beside_a_fragment_comes_once_in_a_call_that_is_made_again(capsy
         assert capsys.readouterr().out == text
         assert called() == before + 1
     assert "staged" in futurized.explain()
+
+
+class Counter:
+    """Its methods cannot be staged: what ``id`` does is not known."""
+
+    def __init__(self):
+        self.count = 0
+        self.partial = functools.partial(multiplied, self)
+
+    @fx.futurize
+    def method(self, x):
+        return id(self) and x * self.count
+
+
+class Under(Counter):
+    def method(self, x):
+        self.count += 1
+        return super().method(x)
+
+
+def multiplied(counter, x):
+    return id(counter) and x * counter.count
+
+
+def counts_and_calls(counter, x, name):
+    counter.count += 1
+    return getattr(counter, name)(x)
+
+
+@pytest.mark.parametrize(
+    "kind, function, more",
+    [(Counter, counts_and_calls, ("method",)), (Counter, counts_and_calls, ("partial",)), (Under, Under.method, ())],
+    ids=["futurized method", "partial call", "futurized method of the base class"],
+)
+def test_a_call_that_holds_an_object_is_no_fragment_that_would_see_what_it_held_before(kind, function, more):
+    """Changes to the caller's objects happen when a run has succeeded, which is too late for a call in the run."""
+    one, other, futurized = kind(), kind(), fx.futurize(function)
+    with fx.disable():
+        expected = [np.asarray(function(one, X + k, *more)) for k in range(4)]
+    for k in range(4):
+        np.testing.assert_array_equal(futurized(other, X + k, *more), expected[k])
+    assert other.count == one.count == 4

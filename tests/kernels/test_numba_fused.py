@@ -375,11 +375,17 @@ def test_operands_may_move_along_every_other_axis(shape, masks, dtype, seed, thr
     check(Graph(params, [made], "alternating"), arrays, threads)
 
 
-def test_what_pools_by_reshaping_is_compiled():
-    x, y = np.ones((8, 6, 2, 5, 2, 16), "f4"), np.ones((8, 6, 1, 5, 1, 16), "f4")
-    params = [param(aval_of(each), name) for each, name in ((x, "x"), (y, "y"))]
-    graph = Graph(params, [apply("equal", *params)], "same")
-    assert BACKEND.claim(apply("fused", *params, graph=graph), 1) is not None
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("still, loops", [((2, 4), 5), ((1, 3, 5), 6)])
+def test_windows_of_pooling_are_one_region(still, loops, threads):
+    """What ``x.reshape(n, h, 2, w, 2, c)`` is compared with does not move along every other axis."""
+    shape = (50, 12, 2, 12, 2, 16)
+    small = tuple(1 if axis in still else extent for axis, extent in enumerate(shape))
+    x, y = (param(Aval(each, np.dtype("f4")), name) for each, name in ((shape, "x"), (small, "y")))
+    graph = region([x, y], [apply("where", apply("equal", x, y), y, x * y)])
+    assert len(collapse(shape, [shape, small]).extents) == loops
+    rng = np.random.default_rng(0)
+    check(graph, [rng.integers(0, 3, each).astype(np.float32) for each in (shape, small)], threads)
 
 
 @pytest.mark.parametrize("code", "bBhHiIqQ")

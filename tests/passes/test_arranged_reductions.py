@@ -160,3 +160,23 @@ def test_which_columns_are_reduced_in_wide_rows():
     assert ops("sum", (30_001, 3), dtype=None) == ["sum"]  # in NumPy's order
     assert ops("free_sum", (30_001, 3)) == ["free_sum"]  # which goes beside what else reads the array
     assert "add" in ops("sum", (30_001, 3), "i8", dtype=None)
+
+
+@pytest.mark.parametrize("source", ["?", "u1", "i1"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("axis", [None, (0,), (1,), (0, 2)])
+def test_narrow_integers_that_become_floats_are_added_as_integers(source, dtype, axis):
+    """As many as a float counts: NumPy converts rows one by one, of a few elements where axes lie apart."""
+    x = draw(np.random.default_rng(0), (40, 30, 50), source)
+    m = param(Aval(x.shape, x.dtype), "m")
+    graph = Graph([m], [reduce("sum", m, axis, np.dtype(dtype))])
+    assert not [node for node in arrange_reductions(graph).nodes if node.op == "sum" and node.dtype == dtype]
+    (found,) = optimise(graph)(x)
+    np.testing.assert_array_equal(found, x.sum(axis=axis, dtype=dtype), strict=True)
+
+
+def test_more_than_a_float_can_count_is_numpys():
+    for dtype, extent in (("?", (1 << 24) + 1), ("u1", (1 << 16) + 1)):
+        m = param(Aval((extent,), np.dtype(dtype)), "m")
+        (total,) = arrange_reductions(Graph([m], [reduce("sum", m, None, np.dtype("f4"))])).outs
+        assert (total.op, total.inputs[0]) == ("sum", m)
