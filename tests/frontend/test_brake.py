@@ -127,7 +127,15 @@ def test_long_traces_that_can_be_staged_are_no_waste(traced, monkeypatch):
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def warm(traced):
+    """What is called besides, as the methods of results, has been traced before: its traces would take time, too."""
+    for k in range(40):
+        assert fx.futurize(grown)(Named(k), X).tolist() == [1 + k] * 3
+    traced.clear()
+
+
+@pytest.fixture
+def slow(warm, monkeypatch):
     """Traces take a second each, and so does what is between them."""
     seconds = itertools.count()
     monkeypatch.setattr(brake, "time", types.SimpleNamespace(perf_counter=lambda: float(next(seconds))))
@@ -155,7 +163,7 @@ def test_objects_that_come_again_are_traced_in_the_end(traced, slow):
     assert len(traced) == len(layers)
 
 
-def test_traces_that_many_calls_follow_are_worth_their_time(traced, monkeypatch):
+def test_traces_that_many_calls_follow_are_worth_their_time(traced, warm, monkeypatch):
     seconds = itertools.count()
     clock = types.SimpleNamespace(perf_counter=lambda: 10.0 * next(seconds) - 9.0 * len(traced))
     monkeypatch.setattr(brake, "time", clock)

@@ -95,7 +95,7 @@ def peak_of(function, x):
 
 
 def test_segments_keep_less_of_a_loop():
-    x = RNG.normal(size=10_000)
+    x = RNG.normal(size=20_000)
     (plain, most), (saved, least) = (
         peak_of(fx.grad(f), x) for f in (wander, fx.checkpoint(wander, every=20))
     )
