@@ -73,7 +73,8 @@ class Brake:
             self._age += 1
             return True
         now = time.perf_counter()
-        between = now - self._seen[0] - (_Traces.seconds - self._seen[1])
+        others = _Traces.seconds - self._seen[1]  # of several threads they may take longer than has passed
+        between = max(now - self._seen[0] - others, 0.0)
         self._spent, self._seen = max(self._spent - SHARE * between, 0.0), (now, _Traces.seconds)
         last, self._last = self._last, None
         if last is not None and last.served:

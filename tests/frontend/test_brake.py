@@ -163,6 +163,15 @@ def test_objects_that_come_again_are_traced_in_the_end(traced, slow):
     assert len(traced) == len(layers)
 
 
+def test_what_other_threads_trace_meanwhile_is_no_waste(traced, warm, monkeypatch):
+    f = fx.futurize(grown)
+    for k in range(20):
+        monkeypatch.setattr(brake._Traces, "seconds", 1e6 * k)  # longer than has passed
+        named = Named(k)
+        assert [f(named, X).tolist() for _ in range(2)] == [[1 + k] * 3] * 2
+    assert len(traced) == 20
+
+
 def test_traces_that_many_calls_follow_are_worth_their_time(traced, warm, monkeypatch):
     seconds = itertools.count()
     clock = types.SimpleNamespace(perf_counter=lambda: 10.0 * next(seconds) - 9.0 * len(traced))
