@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.kernels.loops import LoopBackend
+from futurex.kernels.loops import LoopBackend, backend
 from futurex.kernels.loops.products import LEAST_PRODUCT
+from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.passes.counters import refilled
 from futurex.passes.pipeline import optimise
@@ -198,6 +199,23 @@ def test_recurrent_layers_are_two_loops_whose_rows_threads_share(layer):
         slopes = zip(gradient(*weights, rows), moved, strict=True)
         found = sum((np.asarray(slope) * step).sum() for slope, step in slopes)
         assert found == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3)
+
+
+def test_a_loop_whose_parts_are_refused_is_compiled_as_it_is(monkeypatch):
+    asked, make = [], backend._kernel
+
+    def kernel(node, split, threads):
+        asked.append(split)
+        if split is not None:
+            raise Unsupported("parts")
+        return make(node, split, threads)
+
+    monkeypatch.setattr(backend, "_kernel", kernel)
+    claimed = LoopBackend().claim(loop_of(recurrent, single(32, 256), single(256, 256) / 16), 2)
+    assert claimed is not None
+    assert claimed.late.threads == 1
+    assert len(asked) == 2  # nobody asks for any other number of parts
+    assert asked[1] is None
 
 
 def mandelbrot(cr, ci):

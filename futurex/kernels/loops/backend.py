@@ -35,6 +35,7 @@ _LEAST_SHARED = 1 << 13
 _MOST_NODES = 600
 _FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "room", "transpose"))
 
+_NEITHER: Any = object()
 _MOST_PARTS = 16  # times as many as wanted
 
 Shape = tuple[int, ...]
@@ -52,10 +53,9 @@ class LoopBackend:
         if node.op != "loop":
             return None
         node = _with_room(node)
-        for split in _ways(node, threads):
-            if _profits(node, split):
-                with contextlib.suppress(*self.refusals):
-                    return _made(functools.partial(_kernel, node, split, threads))
+        for split in _worth(node, threads):
+            with contextlib.suppress(*self.refusals):
+                return _made(functools.partial(_kernel, node, split, threads))
         return None
 
     refusals = (Unsupported, RuntimeError)
@@ -159,6 +159,15 @@ def _ways(node: Node, threads: int) -> Iterator[Split | None]:
                 if parts > 1 and parts % threads == 0 and rows % parts == 0:
                     yield split(parts)
     yield None
+
+
+def _worth(node: Node, threads: int) -> Iterator[Split | None]:
+    """The best way that is worth it, and then, as code for parts may be refused, not to share the rows."""
+    best = next((split for split in _ways(node, threads) if _profits(node, split)), _NEITHER)
+    if best is not _NEITHER:
+        yield best
+    if isinstance(best, Split) and _profits(node, None):
+        yield None
 
 
 def _profits(node: Node, split: Split | None) -> bool:
