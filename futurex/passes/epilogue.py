@@ -7,7 +7,7 @@ within rounding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,13 +37,13 @@ class _Match:
 
 def join_epilogues(graph: Graph) -> Graph:
     """The graph with ``matmul_epilogue`` and ``conv_epilogue`` where a contraction has a bias and no other reader."""
-    users = users_of(graph)
-    matches = [match for node in graph.nodes if node not in graph.outs and (match := _match(node, users, graph))]
+    users, outs = users_of(graph), frozenset(graph.outs)
+    matches = [match for node in graph.nodes if node not in outs and (match := _match(node, users, outs))]
     makers: dict[Node, Maker] = {match.result: match.make for match in matches}
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def _match(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> _Match | None:
+def _match(node: Node, users: Mapping[Node, list[Node]], outs: Set[Node]) -> _Match | None:
     if not node.is_static:
         return None
     if not _contracts(node) or len(users[node]) != 1:
@@ -55,7 +55,7 @@ def _match(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> _Match
     if bias.shape != node.shape[-1:] or bias.dtype != np.float32 or bias.aval.weak:
         return None
     alone = not any(user.record.elementwise and user.shape == total.shape for user in users[total])
-    return _Match(node, bias, total) if alone or total in graph.outs else None
+    return _Match(node, bias, total) if alone or total in outs else None
 
 
 def _contracts(node: Node) -> bool:

@@ -4,6 +4,7 @@ where kernels of tests are kept."""
 import pytest
 
 from futurex.kernels.gemm import GemmBackend
+from futurex.kernels.numba_ import program
 from futurex.kernels.onednn_backend import OneDNNBackend
 
 
@@ -28,6 +29,14 @@ def others_do_without_onednn(request, monkeypatch):
         monkeypatch.setattr(backend, "claim", noting(backend.claim))
     yield
     assert not taken, f"mark the file with `pytest.mark.onednn`, so that {taken} run without it too"
+
+
+@pytest.fixture(autouse=True)
+def code_written_anew():
+    """What a test pretends of the machine is part of the code, and of no other test's."""
+    program._reducing.cache_clear()
+    yield
+    program._reducing.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compare import bits
 
-from futurex.kernels.numba_ import NumbaBackend, compiler, moments, nearest, past, running
+from futurex.kernels.numba_ import NumbaBackend, compiler, moments, nearest, past, program, running
 from futurex.kernels.numba_.columns import in_registers
 from futurex.kernels.numba_.pairwise import AHEAD
 from futurex.kernels.numba_.sweep import Sweep
@@ -24,6 +24,7 @@ def caches(monkeypatch):
 
     def set_to(small, last, wide=False):
         running._text.cache_clear()  # a processor's caches are always the same
+        program._reducing.cache_clear()
         monkeypatch.setattr(nearest, "small", lambda: small)
         monkeypatch.setattr(nearest, "wide", lambda: wide)
         monkeypatch.setattr(past, "last_cache", lambda: last)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from futurex.ops.strides import (
     turned_along,
 )
 from futurex.ops.sweeps import Level
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 PARALLEL_BYTES = 512 * 1024
@@ -146,7 +148,14 @@ def elementwise(
 
 def reducing(node: Node, threads: int) -> Program:
     """The kernel of a ``fused_reduction`` node. Raises ValueError if there is none."""
-    sweep = Sweep(node.attrs["graph"])
+    program = _reducing(node.attrs["graph"], threads, may_share())
+    return replace(program, share=_share(node, threads, program.numbers[0]))
+
+
+@functools.lru_cache(maxsize=256)
+def _reducing(graph: Graph, threads: int, threaded: bool) -> Program:
+    """The kernel for one thread. Layers of a network have equal regions, whose code is written once."""
+    sweep = Sweep(graph)
     extents = sweep.layout.extents
     kernel: Rows | Columns | narrow.Narrow
     scratch = crossings.HEAD
@@ -195,8 +204,8 @@ def reducing(node: Node, threads: int) -> Program:
             kernel = Rows(sweep, whole, aside, distant)
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
-    text = kernel.text(threaded=may_share())
+    text = kernel.text(threaded=threaded)
     return Program(
-        numbers, sweep.arrays, (), {}, sweep.scalars, lambda aliases: text, _share(node, threads, numbers[0]), scratch,
-        sweep.approximate, inplace=False, guarded=sweep.guarded,
+        numbers, sweep.arrays, (), {}, sweep.scalars, lambda aliases: text, Share(1, 1), scratch, sweep.approximate,
+        inplace=False, guarded=sweep.guarded,
     )  # fmt: skip
