@@ -7,7 +7,7 @@ writer), so that an executor which runs instructions in another order stays righ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -282,7 +282,8 @@ class Planner:
             self.layout.offsets = {slot.index: end for slot, end in zip(roots, ends[:-1], strict=True)}
             self.layout.arena = ends[-1]
             return
-        lives = {slot.index: self._life(slot.index, position) for slot in roots}
+        returned = {self.low.slots[index].root for index in self.low.outs}
+        lives = {slot.index: self._life(slot.index, position, returned) for slot in roots}
         small = sum(size for size in sizes if size <= _SMALL)
         keep = _SMALL if _SMALL_SHARE * small <= max(sizes, default=0) else 0
         always = 0, len(position)
@@ -292,14 +293,14 @@ class Planner:
         self.layout.arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
         self._order_reuse(roots, sizes, lives)
 
-    def _life(self, root: int, position: Mapping[int, int]) -> tuple[int, int, int]:
+    def _life(self, root: int, position: Mapping[int, int], returned: Set[int]) -> tuple[int, int, int]:
         """First and last position at which the memory is in use, and its first writer.
 
         What a collective reads stays until the result is read: taken over at once, the memory would make others wait.
         """
         users = self._users(root)
         end = max(position[user] for user in users)
-        if any(self.low.slots[index].root == root for index in self.low.outs):
+        if root in returned:
             end = len(position)
         for user in users:
             draft = self.low.drafts[user]
