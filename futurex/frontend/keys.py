@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -164,6 +164,17 @@ def leaf_key(leaf: Any) -> Key:
 def is_by_identity(leaf: Any, key: Key) -> bool:
     """Does a trace depend on which object the leaf is, as this key of it says?"""
     return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
+
+
+def remedy(changing: Iterable[Iterable[Key]]) -> str:
+    """What to do about leaves of which each call has another key."""
+    objects = [key[0].__name__ for keys in changing for key in keys if len(key) == 2 and is_users(key[0])]
+    if not objects:
+        return "Pass changing numbers as floats or arrays"
+    return (
+        f"Objects of {objects[0]} are told apart, whatever they hold: pass what is read of them, or make it a "
+        "dataclass, which is taken apart as dicts and lists are"
+    )
 
 
 def alike(leaf: Any) -> Alike | None:

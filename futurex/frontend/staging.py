@@ -24,7 +24,7 @@ from futurex.frontend.effects import write_back
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
-from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
+from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key, remedy
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
@@ -276,13 +276,14 @@ class Futurized(Standing, Generic[P, R]):
 
     def _warn_of_kinds(self, structure: Structure) -> None:
         recent = [known[-1].leaves for known in [*self._variants.values()][-8:] if known]  # others are forgotten
-        changing = [
-            path for position, path in enumerate(argument_paths(self.plain, structure))
-            if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4
-        ]  # fmt: skip
+        seen = [
+            (path, {leaves[position] for leaves in recent if len(leaves) > position})
+            for position, path in enumerate(argument_paths(self.plain, structure))
+        ]
+        changing = {path: keys for path, keys in seen if len(keys) > 4}
         self._warn(
             f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
-            f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays"
+            f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
         )
 
     def _name(self) -> str:

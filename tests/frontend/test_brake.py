@@ -77,6 +77,17 @@ def test_other_arguments_at_every_call(traced):
     assert len(traced) == staging.VARIANTS + 1
 
 
+class Body:
+    def __init__(self, mass):
+        self.mass = mass
+
+
+def test_other_objects_at_every_call():
+    f = fx.futurize(lambda body: body.mass * X)
+    with pytest.warns(UserWarning, match=r"what changes: body\. Objects of Body are told apart.* make it a dataclass"):
+        assert [f(Body(k)).tolist() for k in range(60)] == [(k * X).tolist() for k in range(60)]
+
+
 def test_other_arguments_at_every_call_whose_traces_are_forgotten():
     """The first call of each kind teaches what the opaque function returns, and leaves no trace."""
     f = fx.futurize(lambda x, name: np.linalg.eigvals(x) * len(name))
