@@ -21,6 +21,7 @@ from futurex.passes.joins import join_in_place
 from futurex.passes.loop_inputs import give_loops
 from futurex.passes.low_rank import join_updates
 from futurex.passes.masked import compute_everywhere
+from futurex.passes.nested_joins import flatten_joins
 from futurex.passes.orders import keep_orders, turn_first
 from futurex.passes.picked_joins import pick_joins
 from futurex.passes.pooling import keep_places
@@ -51,15 +52,15 @@ PASSES: tuple[Pass, ...] = (
     tape_dear_values, thin_tapes, stack_tapes, expand, simplify, substitute, share, compute_everywhere, prune,
     lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products,
     join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, gather_strides,
-    pick_joins, assemble, give_loops, order_columns, join_in_place, fuse, join_updates, recompute, join_siblings,
-    write_through, copy_turned,
+    flatten_joins, pick_joins, assemble, give_loops, order_columns, join_in_place, fuse, join_updates, recompute,
+    join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 _TAPES = (tape_dear_values, thin_tapes, stack_tapes)
 """Those that the whole graph has been through, the innermost loops first, before any of the others."""
 
-_OUTSIDE = (pick_joins, assemble, give_loops, copy_turned)
+_OUTSIDE = (flatten_joins, pick_joins, assemble, give_loops, copy_turned)
 """Those that bodies of loops do without: they begin with arrays of their own."""
 
 _INSIDE: dict[Pass, Pass] = {
