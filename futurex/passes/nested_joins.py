@@ -1,8 +1,7 @@
 """Joins of joins, each along a new axis beside the other's, are one join.
 
 Windows are stacked row by row (``np.stack([np.stack([x[i : i + n, j : j + n] for j in range(3)]) for i in ...])``). Of
-the one join every block is written where it belongs; of two the inner ones are arrays that the outer one
-copies.
+one join every block is written where it belongs; of these, the outer one copies what the inner ones have made.
 """
 
 from __future__ import annotations
