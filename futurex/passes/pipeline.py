@@ -99,13 +99,14 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     inside = [_INSIDE.get(each, each) for each in chosen if each not in (*_TAPES, *_OUTSIDE)]
     graph, tapes = gather_sums(graph), [each for each in chosen if each in _TAPES]
     if tapes and has_tapes(graph):
-        graph = _laid(graph, tapes)
-    return _optimised(graph, [each for each in chosen if each not in _TAPES], _Inside(inside, check), check)
+        graph = _laid(graph, tapes, _Inside(lambda graph, within: _laid(graph, tapes, within)))
+    within = _Inside(lambda graph, within: _optimised(graph, inside, within, check))
+    return _optimised(graph, [each for each in chosen if each not in _TAPES], within, check)
 
 
-def _laid(graph: Graph, tapes: Sequence[Pass]) -> Graph:
+def _laid(graph: Graph, tapes: Sequence[Pass], inside: Pass) -> Graph:
     """The graph after the passes on tapes, which read what bodies of loops do before that is joined to regions."""
-    graph = rewrite(graph, map_subgraphs(functools.partial(_laid, tapes=tapes)))
+    graph = rewrite(graph, map_subgraphs(inside))
     for each in (simplify, share, prune, *(tapes if has_tapes(graph) else ())):
         graph = each(graph)
     return graph
@@ -121,11 +122,12 @@ def _optimised(graph: Graph, passes: Sequence[Pass], inside: Pass, check: bool) 
 
 
 class _Inside:
-    """The passes on the graphs inside of one, each done once: rounds that are written out hold equal ones, and those
-    inside of others are met again whenever what stands around them has changed."""
+    """What is done with the graphs inside of one, once with each: rounds that are written out hold equal ones, and
+    those inside of others are met again whenever what stands around them has changed. ``work`` is given the pass for
+    those inside of its graph."""
 
-    def __init__(self, passes: Sequence[Pass], check: bool) -> None:
-        self._passes, self._check = passes, check
+    def __init__(self, work: Callable[[Graph, Pass], Graph]) -> None:
+        self._work = work
         self._done: dict[int, tuple[Graph, Graph]] = {}  # by identity, with what has it
         self._equal: dict[str, list[tuple[Graph, Graph]]] = {}
 
@@ -134,7 +136,7 @@ class _Inside:
             equal = self._equal.setdefault(graph.hash, []) if _is_alone(graph) else []
             found = next((after for before, after in equal if same_lines(before, graph)), None)
             if found is None:
-                found = _optimised(graph, self._passes, self, self._check)
+                found = self._work(graph, self)
                 equal.append((graph, found))
             self._done[id(graph)] = graph, found
         return self._done[id(graph)][1]
