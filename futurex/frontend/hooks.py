@@ -54,6 +54,7 @@ from futurex.frontend.standing import METHODS
 from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
+from futurex.frontend.unshared import apart, meet_object
 from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
@@ -96,6 +97,7 @@ class Runtime:
     or_ = staticmethod(control.or_)
     not_ = staticmethod(control.not_)
     assert_ = staticmethod(control.assert_)
+    apart = staticmethod(apart)
     items = staticmethod(items)
     f_string = staticmethod(f_string)
 
@@ -554,6 +556,7 @@ def _dunder(method: Any, *args: Any) -> Any:
     """An operator of a user's class: staged like any other function."""
     if not isinstance(method, types.FunctionType):
         raise Escape(f"an operator of a {type(args[0]).__qualname__}", "what it does is not known to the tracer")
+    meet_object()
     return call(method, args, {})
 
 

@@ -203,6 +203,8 @@ class Trace:
         self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
+        self.keeps_apart = self.shares = False  # do names whose arrays branches made get their own? is there one?
+        self.meets_objects = False  # is a method of a user's class an operator?
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""

@@ -292,8 +292,8 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
     that call themselves until data says that it is enough, things about loops, numbers in the caller's objects that
-    change, that arrays are to be numbered, and that Python's numbers are to be told from NumPy's, None if that was in
-    vain."""
+    change, that arrays are to be numbered, that names are to have arrays of their own, and that Python's numbers are to
+    be told from NumPy's, None if that was in vain."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
@@ -301,6 +301,7 @@ class Learned:
     rounds: dict[Any, Any] = field(default_factory=dict)
     numbers: set[Any] = field(default_factory=set)
     counts: bool = False
+    apart: bool = False
     exact: bool | None = False
     _known: int = 0
 
@@ -310,7 +311,7 @@ class Learned:
         trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
-        trace.rounds = self.rounds
+        trace.rounds, trace.keeps_apart = self.rounds, self.apart
         trace.numbering = Numbering() if self.counts else None
         trace.exact, trace.may_tell = self.exact is True, self.exact is False
         return trace
@@ -324,6 +325,9 @@ class Learned:
             self.exact = True
             return True
         if self._found(trace, escape):
+            return True
+        if trace.shares and not self.apart:
+            self.apart = True
             return True
         self.exact, before = None if self.exact else self.exact, self.exact
         return before is not self.exact

@@ -36,6 +36,7 @@ from futurex.frontend.rewrite.syntax import (
     thunk,
     written_further_in,
 )
+from futurex.frontend.rewrite.unshared import write_apart
 
 
 def _ends_by_return(node: ast.stmt) -> bool:
@@ -135,6 +136,7 @@ class Rewriter(Expressions):
         self.scopes.append((bound - self.outside if node is self.function else bound, set()))
         parameters = [*node.args.posonlyargs, *node.args.args]
         self.first.append(parameters[0].arg if parameters else "")
+        write_apart(node)
         lifetimes.find(node)
         collecting.find(node)
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
