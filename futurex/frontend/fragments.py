@@ -73,6 +73,14 @@ class Fragments:
             self.seen[key] = after
             self.lessons += 1
 
+    def refuse(self, function: Any, since: int) -> None:
+        """A call gave something else in a run than was seen, and since so many lessons looking on has shown nothing
+        new: it goes by how its arguments lie, as a function does that gives back those in C order and copies others.
+        It is no fragment."""
+        if self.lessons == since:
+            self.seen.update((key, None) for key in self.seen if key[0] == identity(function))
+            self.lessons += 1
+
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What of the arguments of a call decides what it returns, as far as that can be told from outside."""

@@ -29,7 +29,11 @@ LOG = Aval((), np.dtype(object))
 
 
 class ChangedResult(TypeError):
-    """A call returned or wrote something else than the tree was made for."""
+    """A call of a function returned or wrote something else than the tree was made for."""
+
+    def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
+        super().__init__(text)
+        self.function = function
 
 
 class GaveUp(RuntimeError):
@@ -133,7 +137,8 @@ class Call:
         log.append(Made(self.function, result, None, given, same and _is_apart(result, (args, kwargs))))
         found = outcome_of(result, (args, kwargs), before, given) if same else None
         if not self.outcome.covers(found):
-            raise ChangedResult(f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before")
+            text = f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before"
+            raise ChangedResult(text, self.function)
         parts = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in flatten(result)[0]]
         parts = [part for part, leaf in zip(parts, self.outcome.leaves, strict=True) if leaf is not None]
         return (np.True_, *parts, *(given[k] for k in self.outcome.written))
