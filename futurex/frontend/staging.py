@@ -10,11 +10,8 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
-
-import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
@@ -388,7 +385,7 @@ class Futurized(Standing, Generic[P, R]):
         return left_behind(variant, leaves, captured, futures, (args, kwargs))
 
     def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
-        with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
+        with floating.silenced(variant.quiet):
             if not (self._strict and floating.strict()):
                 if variant.has_log or variant.prints:
                     return run_here(variant.plan, inputs)

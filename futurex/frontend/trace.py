@@ -190,7 +190,8 @@ class Trace:
         self.given: Collection[Cell] = ()  # of the arrays that the call is given
         self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
         self.prints = self.waits = False  # may a run print or warn, or find out that only plain Python will do?
-        self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
+        self.quiet: dict[str, Any] = {}  # floating-point errors that are silenced somewhere: `floating.silenced`
+        self.ignored: tuple[Any, ...] | None = None  # warnings, in catch_warnings: a text and a category each
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments, self.in_library = fragments, False  # what is known of opaque calls; None: there can be none
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are

@@ -7,10 +7,11 @@ need not make it a second time.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,7 @@ class Call:
     leaves: tuple[Any, ...]
     outcome: Outcome
     lines: tuple[Line, ...] = ()  # of a warning: those of the function that is staged, innermost first
+    ignored: tuple[tuple[str, type[Warning]], ...] = ()  # warnings that filters around the call ignore: text, category
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -116,7 +118,7 @@ class Call:
     def __stable__(self) -> str:
         leaves = [repr(leaf) if isinstance(leaf, _BY_VALUE) else f"#{id(leaf)}" for leaf in self.leaves]
         structure = f"{self.structure!r}#{hash(self.structure)}"  # two keys may have one hash, and two classes one name
-        return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}"
+        return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}{self.ignored or ''}"
 
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
@@ -129,7 +131,8 @@ class Call:
         else:
             function = plainly(function)
         try:
-            result = function(*args, **kwargs)
+            with _ignoring(self.ignored):
+                result = function(*args, **kwargs)
         except Exception as error:
             log.append(Made(self.function, None, error, given, self._is_same(args, kwargs, given)))
             raise
@@ -147,6 +150,18 @@ class Call:
         """Do the arguments hold what they held?"""
         now, structure = flatten((args, kwargs))
         return structure == self.structure and all(a is b for a, b in zip(now, given, strict=True))
+
+
+@contextlib.contextmanager
+def _ignoring(ignored: Sequence[tuple[str, type[Warning]]]) -> Iterator[None]:
+    """Without these warnings."""
+    if not ignored:
+        yield
+        return
+    with warnings.catch_warnings():
+        for text, category in ignored:
+            warnings.filterwarnings("ignore", text, category)
+        yield
 
 
 @dataclass(frozen=True)
