@@ -172,9 +172,9 @@ def _reset() -> None:
 
 def _ignore(action: str, message: Any, category: Any, more: Any) -> None:
     """A change to the filter of warnings: in ``catch_warnings``, and where it ignores some of whatever lines, runs give
-    none of these. NumPy's of complex numbers come from casts, which no state of floating-point errors silences."""
+    none of these."""
     trace = current()
-    known = type(message) is str and isinstance(category, type) and category is not np.exceptions.ComplexWarning
+    known = type(message) is str and isinstance(category, type)
     if trace.ignored is None or action != "ignore" or more or not known:
         escape = Escape("a change to the filter of warnings", "it is the state of the whole process")
         escape.whole = trace.ignored is None  # it is there for all that follows

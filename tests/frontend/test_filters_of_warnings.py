@@ -41,6 +41,24 @@ def ignoring_others(x):
         return 1 / x
 
 
+def of_complex_numbers(x):
+    z, y = x + 1j * x, np.zeros((4, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        y[0] = z.astype(np.float32)
+        y[1], y[2, 0], y[[3, 3], [0, 2]] = z, z[0], z[:2]
+        y[:2, x > 0] = 2 * z[x > 0]
+        last = np.array(z, dtype=np.float32)
+    return y, last + z.astype(bool)
+
+
+def of_complex_numbers_in_part(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = (x * 1j).astype(float)
+    return y + (x + 2j).astype(float)
+
+
 def opaque(x):
     warnings.warn(f"of {eval('x[0]')}")
     return x * 2
@@ -84,8 +102,8 @@ def resets(x):
 
 
 PROGRAMS = (
-    ignoring_all, ignoring_a_category, ignoring_a_text, ignoring_others, around_a_fragment, errors, errors_in_a_helper,
-    for_good, in_a_helper, resets,
+    ignoring_all, ignoring_a_category, ignoring_a_text, ignoring_others, around_a_fragment, of_complex_numbers_in_part,
+    of_complex_numbers, errors, errors_in_a_helper, for_good, in_a_helper, resets,
 )  # fmt: skip
 
 
@@ -93,7 +111,7 @@ def told(function, modes):
     with warnings.catch_warnings(record=True) as caught, np.errstate(**modes):
         warnings.simplefilter("always")
         try:
-            result = np.asarray(function(X)).tolist()
+            result = [np.asarray(each).tolist() for each in function(X)]
         except FloatingPointError as error:
             result = str(error)
         return str(result), sorted((each.category.__name__, str(each.message)) for each in caught), warnings.filters[:]
@@ -107,7 +125,7 @@ def test_what_filters_ignore_is_not_told(function, modes):
         assert told(futurized, modes) == told(function, modes)
 
 
-@pytest.mark.parametrize("function", PROGRAMS[:5], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", PROGRAMS[:6], ids=lambda f: f.__name__)
 def test_what_ignores_is_staged(function):
     futurized = fx.futurize(function)
     with warnings.catch_warnings():
