@@ -35,6 +35,7 @@ from futurex.frontend.outside import (
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
+from futurex.ops.control import Failure
 
 
 def _scalar(kind: str, builtin: Any) -> Special:
@@ -97,9 +98,32 @@ def _len(value: Any) -> Any:
         return as_number(value.shape[0])
     method = of_class(type(value), "__len__")
     if isinstance(method, types.FunctionType) and method is not Tracer.__len__:
-        return call(method, (value,), {})
+        return _length(call(method, (value,), {}))
     with contextlib.nullcontext() if is_internal_class(value) else python():
         return len(value)
+
+
+class _Long:
+    """``len`` says of it what Python makes of the answer of a ``__len__``."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __len__(self) -> int:
+        return self.answer
+
+
+def _length(answer: Any) -> Any:
+    """A Python int, also where a class of the user's counts in NumPy's integers."""
+    if not isinstance(answer, Tracer):
+        with python():
+            return len(_Long(answer))
+    if answer.ndim or not (answer.dtype.kind in "iu" or (answer.dtype.kind == "b" and answer.aval.weak)):
+        raise Escape("a __len__ that returns no integer", "Python refuses it")
+    number = call(int, (answer,), {})
+    failure = Failure(ValueError, ("__len__() should return >= 0",))
+    current().effect("check", emit("greater_equal", node_of(number), 0), failure=failure)
+    return number
 
 
 @special(abs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from futurex.frontend.errors import Escape, Signal, is_own
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import entered, fresh
 
+_TEXTS = {
+    "divide": "divide by zero", "over": "overflow", "under": "underflow", "invalid": "invalid value",
+}  # fmt: skip
 NEVER_RUN = (KeyError, AttributeError, ImportError, NotImplementedError, StopIteration, OSError, RecursionError)
 
 
@@ -132,18 +136,51 @@ class _Suppressed:
 
 
 class _Quiet(contextlib.nullcontext[None]):
-    """``warnings.catch_warnings()`` of staged code, which gives no warnings."""
+    """``warnings.catch_warnings()`` of staged code: what is ignored in it is ignored up to its end."""
+
+    def __enter__(self) -> None:
+        self.before = current().ignored
+        current().ignored = self.before or ()
+
+    def __exit__(self, *error: object) -> None:
+        current().ignored = self.before
 
 
 @special(warnings.catch_warnings)
 def _catch_warnings(*args: Any, **kwargs: Any) -> Any:
     if args or kwargs:
-        raise Escape("warnings.catch_warnings() with options", "staged code gives no warnings to record")
+        raise Escape("warnings.catch_warnings() with options", "which warnings come is known to the run alone")
     return current().remember(_Quiet())
 
 
-@special(warnings.simplefilter, warnings.filterwarnings)
-def _filter(action: str, *args: Any, **kwargs: Any) -> None:
-    quiet = any(isinstance(value, _Quiet) for region in current().regions for value in region.born.values())
-    if action != "ignore" or not quiet:
-        raise Escape("a change to the filter of warnings", "it is the state of the whole process")
+@special(warnings.simplefilter)
+def _simple_filter(action: str, category: Any = Warning, lineno: int = 0, append: bool = False) -> None:
+    _ignore(action, "", category, lineno or append)
+
+
+@special(warnings.filterwarnings)
+def _filter(
+    action: str, message: Any = "", category: Any = Warning, module: str = "", lineno: int = 0, append: bool = False
+) -> None:
+    _ignore(action, message, category, module or lineno or append)
+
+
+@special(warnings.resetwarnings)
+def _reset() -> None:
+    _ignore("default", "", Warning, False)
+
+
+def _ignore(action: str, message: Any, category: Any, more: Any) -> None:
+    """A change to the filter of warnings: in ``catch_warnings``, and where it ignores some of whatever lines, runs give
+    none of these."""
+    trace = current()
+    known = type(message) is str and isinstance(category, type)
+    if trace.ignored is None or action != "ignore" or more or not known:
+        escape = Escape("a change to the filter of warnings", "it is the state of the whole process")
+        escape.whole = trace.ignored is None  # it is there for all that follows
+        raise escape
+    trace.ignored += ((message, category),)
+    if issubclass(RuntimeWarning, category):
+        for error, text in _TEXTS.items():
+            if message.startswith(text) or re.match(message, f"{text} encountered in", re.IGNORECASE):
+                trace.quiet.setdefault(error, "warn")

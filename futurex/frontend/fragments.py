@@ -10,6 +10,7 @@ import builtins
 import dis
 import functools
 import inspect
+import re
 import sysconfig
 import types
 import warnings
@@ -36,6 +37,7 @@ Key = tuple[Any, Structure, tuple[Any, ...]]
 _SHIPPED = tuple(filter(None, {"<frozen", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}))
 _BUILTINS = frozenset((round, divmod, pow, int, float, complex, bool, print, abs, hash))
 _PLAIN = (*SCALARS, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, type, types.ModuleType)
+_FILTERS: tuple[Any, ...] = (warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)  # the process's
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DEPTH = 6  # how far functions are followed through what they refer to
 _NOTHING: Outcome = outcome_of(None, ((), {}), (), ())  # type: ignore[assignment]  # what a warning gives back
@@ -73,6 +75,14 @@ class Fragments:
             self.seen[key] = after
             self.lessons += 1
 
+    def refuse(self, function: Any, since: int) -> None:
+        """A call gave something else in a run than was seen, and since so many lessons looking on has shown nothing
+        new: it goes by how its arguments lie, as a function does that gives back those in C order and copies others.
+        It is no fragment."""
+        if self.lessons == since:
+            self.seen.update((key, None) for key in self.seen if key[0] == identity(function))
+            self.lessons += 1
+
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What of the arguments of a call decides what it returns, as far as that can be told from outside."""
@@ -105,6 +115,8 @@ def is_admissible(function: Any) -> bool:
     do if nothing that they refer to leads to an array or to state.
     """
     if isinstance(function, types.FunctionType):
+        if function in _FILTERS:
+            return False
         made_here = is_rewritten(function) or is_known(function)
         return not made_here and not function.__code__.co_flags & _GENERATOR and _confined(function, 0)
     if isinstance(function, types.MethodType):
@@ -225,12 +237,25 @@ def stage_warning(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     trace = current()
     if trace.in_library:
         raise reason
+    if trace.ignored and _is_ignored(trace.ignored, reason, *args, **kwargs):
+        return
     leaves, structure = _entered(args, kwargs, reason)
     if trace.fragments is None:
         _warns(reason, *args, **kwargs)
         return
     trace.fragments.watched.add(identity(warnings.warn))  # what goes on behind a run does not warn again
     _staged(warnings.warn, leaves, structure, _NOTHING, reason)
+
+
+def _is_ignored(
+    filters: Sequence[Any], reason: Escape, message: Any, category: Any = None, *others: Any, **more: Any
+) -> bool:
+    """Is it a warning that filters ignore?"""
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    texts = [text for text, ignored in filters if isinstance(kind, type) and issubclass(kind, ignored)]
+    if any(texts) and isinstance(message, TracedText):
+        raise reason
+    return any(re.match(text, str(message), re.IGNORECASE) for text in texts)
 
 
 def _warns(
@@ -274,7 +299,8 @@ def _staged(function: Any, leaves: list[Any], structure: Structure, outcome: Out
             places.append(leaf)
         else:
             raise _again(reason)
-    call = Call(function, structure, tuple(places), outcome, _lines() if function is warnings.warn else ())
+    within = _lines() if function is warnings.warn else ()
+    call = Call(function, structure, tuple(places), outcome, within, trace.ignored or ())
     parts = iter(trace.fragment(nodes, call))
     results = [None if leaf is None else _result(next(parts), leaf) for leaf in outcome.leaves]
     for k in outcome.written:

@@ -10,11 +10,8 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
-
-import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
@@ -319,10 +316,15 @@ class Futurized(Standing, Generic[P, R]):
             for key, variants in self._variants.items():
                 self._variants[key] = [each for each in variants if each is not variant]
 
-    def _observe(self, args: Any, kwargs: Any, log: list[Made]) -> Any:
+    def _observe(self, args: Any, kwargs: Any, log: list[Made], error: BaseException | None = None) -> Any:
         """The call as plain NumPy that looks at what opaque functions return; those in the log are not called again."""
-        assert self._fragments is not None
-        return call_for_futures(plainly(Observer(self._fragments, log).twin(self.plain)), args, kwargs)
+        fragments = self._fragments
+        assert fragments is not None
+        known = fragments.lessons
+        result = call_for_futures(plainly(Observer(fragments, log).twin(self.plain)), args, kwargs)
+        if isinstance(error, ChangedResult):
+            fragments.refuse(error.function, known)
+        return result
 
     def _run_plain(self, args: Any, kwargs: Any) -> Any:
         """Plain NumPy: always right."""
@@ -373,7 +375,7 @@ class Futurized(Standing, Generic[P, R]):
                 self._forget(variant)
             if variant.has_log and error is not None:
                 with without_printed(printed_here() - before):
-                    return self._observe(args, kwargs, inputs[-1])
+                    return self._observe(args, kwargs, inputs[-1], error)
             if not (error is None or self._strict or variant.wrote(error, inputs, leaves)):
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
@@ -384,7 +386,7 @@ class Futurized(Standing, Generic[P, R]):
         return left_behind(variant, leaves, captured, futures, (args, kwargs))
 
     def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
-        with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
+        with floating.silenced(variant.quiet):
             if not (self._strict and floating.strict()):
                 if variant.has_log or variant.prints:
                     return run_here(variant.plan, inputs)

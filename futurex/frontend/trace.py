@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from futurex.tree.node import Node, apply, const, interning_scope, item, made_he
 from futurex.tree.source import here
 
 FOLD_LIMIT = 1 << 16
+_LOST = "Casting complex values to real discards the imaginary part"
+_SETS = frozenset(("store", "scatter"))
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 
@@ -190,7 +193,8 @@ class Trace:
         self.given: Collection[Cell] = ()  # of the arrays that the call is given
         self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
         self.prints = self.waits = False  # may a run print or warn, or find out that only plain Python will do?
-        self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
+        self.quiet: dict[str, Any] = {}  # floating-point errors that are silenced somewhere: `floating.silenced`
+        self.ignored: tuple[Any, ...] | None = None  # warnings, in catch_warnings: a text and a category each
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments, self.in_library = fragments, False  # what is known of opaque calls; None: there can be none
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
@@ -516,9 +520,23 @@ def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
 
 def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
+    if _stack.traces and _stack.traces[-1].ignored:
+        inputs = _told_of(name, inputs, attrs, _stack.traces[-1].ignored)
     node = read(name, *inputs, **attrs)
     _remember_failing(node)
     return node
+
+
+def _told_of(name: str, inputs: tuple[Any, ...], attrs: dict[str, Any], ignored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs without imaginary parts, which would be lost, where filters ignore that NumPy tells of it."""
+    if name != "cast" and name not in _SETS:
+        return inputs
+    place, kind = (0, attrs["dtype"].kind) if name == "cast" else (1, inputs[0].dtype.kind)
+    if kind not in "fiu" or not isinstance(inputs[place], Node) or inputs[place].dtype.kind != "c":
+        return inputs
+    if not any(issubclass(np.exceptions.ComplexWarning, of) and re.match(text, _LOST, re.I) for text, of in ignored):
+        return inputs
+    return (*inputs[:place], apply("real", inputs[place]), *inputs[place + 1 :])
 
 
 def read(name: str, *inputs: Any, **attrs: Any) -> Node:

@@ -79,13 +79,16 @@ def _copy(out: Any, value: Any) -> Any:
     return np.array(value, order="C")
 
 
+_BY_ZERO = "{0} * float(str({1})[:-3] + 'inf')"  # zeros have signs
 _OF_FLOATS = {
     "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "negative": "-{}", "absolute": "abs({})",
-    "divide": "{0} / {1} if {1} else {call}", "scalar_power": "{} ** {}",
+    "divide": f"{{0}} / {{1}} if {{1}} else {_BY_ZERO}", "floor_divide": f"{{0}} // {{1}} if {{1}} else {_BY_ZERO}",
+    "remainder": "{0} % {1} if {1} else float('nan')", "scalar_power": "{} ** {}",
     "equal": "{} == {}", "not_equal": "{} != {}",
     "less": "{} < {}", "less_equal": "{} <= {}", "greater": "{} > {}", "greater_equal": "{} >= {}",
 }  # fmt: skip
-"""What Python computes of its own floats as NumPy does, without a look for a loop. A quotient may raise there."""
+"""What Python computes of its own floats as NumPy does, without a look for a loop, and without a warning: where it
+raises, of zero, a check does that behind it, or one before it."""
 _EXACT = 1 << 53
 """Python's ints to here are floats, too."""
 

@@ -7,10 +7,11 @@ need not make it a second time.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,11 @@ LOG = Aval((), np.dtype(object))
 
 
 class ChangedResult(TypeError):
-    """A call returned or wrote something else than the tree was made for."""
+    """A call of a function returned or wrote something else than the tree was made for."""
+
+    def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
+        super().__init__(text)
+        self.function = function
 
 
 class GaveUp(RuntimeError):
@@ -100,6 +105,7 @@ class Call:
     leaves: tuple[Any, ...]
     outcome: Outcome
     lines: tuple[Line, ...] = ()  # of a warning: those of the function that is staged, innermost first
+    ignored: tuple[tuple[str, type[Warning]], ...] = ()  # warnings that filters around the call ignore: text, category
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -112,7 +118,7 @@ class Call:
     def __stable__(self) -> str:
         leaves = [repr(leaf) if isinstance(leaf, _BY_VALUE) else f"#{id(leaf)}" for leaf in self.leaves]
         structure = f"{self.structure!r}#{hash(self.structure)}"  # two keys may have one hash, and two classes one name
-        return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}"
+        return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}{self.ignored or ''}"
 
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
@@ -125,7 +131,8 @@ class Call:
         else:
             function = plainly(function)
         try:
-            result = function(*args, **kwargs)
+            with _ignoring(self.ignored):
+                result = function(*args, **kwargs)
         except Exception as error:
             log.append(Made(self.function, None, error, given, self._is_same(args, kwargs, given)))
             raise
@@ -133,7 +140,8 @@ class Call:
         log.append(Made(self.function, result, None, given, same and _is_apart(result, (args, kwargs))))
         found = outcome_of(result, (args, kwargs), before, given) if same else None
         if not self.outcome.covers(found):
-            raise ChangedResult(f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before")
+            text = f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before"
+            raise ChangedResult(text, self.function)
         parts = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in flatten(result)[0]]
         parts = [part for part, leaf in zip(parts, self.outcome.leaves, strict=True) if leaf is not None]
         return (np.True_, *parts, *(given[k] for k in self.outcome.written))
@@ -142,6 +150,18 @@ class Call:
         """Do the arguments hold what they held?"""
         now, structure = flatten((args, kwargs))
         return structure == self.structure and all(a is b for a, b in zip(now, given, strict=True))
+
+
+@contextlib.contextmanager
+def _ignoring(ignored: Sequence[tuple[str, type[Warning]]]) -> Iterator[None]:
+    """Without these warnings."""
+    if not ignored:
+        yield
+        return
+    with warnings.catch_warnings():
+        for text, category in ignored:
+            warnings.filterwarnings("ignore", text, category)
+        yield
 
 
 @dataclass(frozen=True)

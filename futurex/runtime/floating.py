@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from typing import Any
 
@@ -33,6 +34,16 @@ def raising() -> dict[str, Any]:
     if "raise" not in state.values():
         return {}
     return {kind: mode if mode in ("ignore", "warn", "raise") else "warn" for kind, mode in state.items()}
+
+
+def silenced(quiet: Mapping[str, str]) -> AbstractContextManager[Any]:
+    """The state of a run in which these errors are silenced: all that are to be ignored, and of those that filters of
+    warnings ignore ("warn") what would be a warning."""
+    if not quiet:
+        return nullcontext()
+    state: Mapping[str, Any] = {**np.geterr()}
+    modes: dict[str, Any] = {kind: "ignore" for kind, mode in quiet.items() if mode == "ignore" or state[kind] == mode}
+    return np.errstate(**modes)
 
 
 def untold() -> np.errstate:

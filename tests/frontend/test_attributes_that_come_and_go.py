@@ -121,3 +121,27 @@ def results(method):
 @pytest.mark.parametrize("method", OPEN)
 def test_what_an_object_holds_is_changed_under_either_name(method):
     assert list(results(fx.futurize(method))) == list(results(method))
+
+
+class Response:
+    squeeze, scale = None, 2.0
+
+    def __init__(self, x, squeeze=None, scale=2.0):
+        self.x = x * 2
+        self.squeeze, self.scale = squeeze, scale
+
+
+def sets_what_the_class_has(response, x):
+    response.squeeze = None
+    return x + response.scale
+
+
+@pytest.mark.parametrize("program", [Response.__init__, sets_what_the_class_has], ids=lambda f: f.__name__)
+def test_what_the_class_has_already_becomes_the_objects_own(program):
+    futurized = fx.futurize(program)
+    kept = Response.__new__(Response), Response.__new__(Response)
+    for k in range(5):
+        for here, there in (kept, (Response.__new__(Response), Response.__new__(Response))):
+            program(here, np.ones(3) * k), futurized(there, np.ones(3) * k)
+            assert [*vars(there)] == [*vars(here)]
+            assert vars(there)["squeeze"] is None

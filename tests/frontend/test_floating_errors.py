@@ -180,3 +180,31 @@ def call(function, x):
         return np.asarray(function(x)).tolist()
     except RuntimeWarning as error:
         return str(error)
+
+
+def of_numbers(a, b):
+    return [a / b, a // b, a % b, *divmod(a, b)]
+
+
+def where_it_can_be(x, b):
+    total = float(x.sum())
+    if total == 0:
+        raise ValueError("nothing")
+    return [b / total, b // total, b % total]
+
+
+@pytest.mark.filterwarnings("error")
+def test_quotients_of_pythons_numbers_warn_of_nothing():
+    """They are infinite, NaN, or raise, which a line before may do first."""
+    numbers = [0.0, -0.0, 3.0, -2.5, 1e308, 1e-308, np.inf, -np.inf, np.nan]
+    for function, firsts in ((of_numbers, numbers), (where_it_can_be, [np.ones(3), np.zeros(3), np.full(3, 1e-300)])):
+        futurized = fx.futurize(function)
+        for a in firsts:
+            for b in numbers:
+                try:
+                    expected = str(function(a, b))
+                except (ZeroDivisionError, ValueError) as error:
+                    with pytest.raises(type(error), match=str(error)):
+                        np.asarray(futurized(a, b))
+                else:
+                    assert str([float(each) for each in futurized(a, b)]) == expected

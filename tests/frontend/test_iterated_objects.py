@@ -1,6 +1,7 @@
 """Iterators of the standard library over objects of the user's classes: a call sees what those hold now."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -94,3 +95,39 @@ def groups(x, p):
 @pytest.mark.parametrize("f", [products, groups])
 def test_iterators_over_them_are_staged(f):
     assert same(fx.futurize(f, escape="error")(np.arange(3.0), Yielded([2.0, 1.0])), f(np.arange(3.0), [2.0, 1.0]))
+
+
+class Counted:
+    def __init__(self, counts):
+        self.counts = counts
+
+    def __len__(self):
+        return self.counts[0]
+
+
+class Summed(Counted):
+    def __len__(self):
+        return self.counts.sum() if self.counts[0] > 2 else 4
+
+
+def lengths(counted, x):
+    return len(counted), [len(counted) * 2], isinstance(len(counted), int), x * len(counted)
+
+
+@pytest.mark.parametrize("kind", [Counted, Summed])
+def test_a_length_is_pythons_number(kind, monkeypatch):
+    """Whatever integer ``__len__`` returns; others, and negative ones, Python refuses."""
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    futurized = fx.futurize(lengths)
+    for counts in ([3, 1], [4, 2], [-1, 2], [3.0, 1.0], [5, 5]) * 2:
+        counted = kind(np.array(counts))
+        try:
+            expected = lengths(counted, np.ones(2))
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                np.asarray(futurized(counted, np.ones(2))[0])
+            continue
+        length, doubled, is_int, product = futurized(counted, np.ones(2))
+        assert (length, doubled, is_int) == expected[:3]
+        assert [type(each.result() if hasattr(each, "result") else each) for each in (length, *doubled)] == [int, int]
+        np.testing.assert_array_equal(product, expected[3])
