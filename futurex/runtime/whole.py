@@ -285,15 +285,14 @@ class Whole:
 
 
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
-    """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
+    """The backend that may compile a plan whole; None where replaying it is as good, or a library multiplies faster
+    what no tiles are made for."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
     if compiler is None:
         return None
     loops = any(each.kernel.backend == compiler.name for each in instructions)
     libraries = (each.node for each in instructions if each.kernel.backend in LIBRARIES)
-    if any(
-        node.op not in windows.OPERATIONS and not (loops and compiler.multiplies(node)) for node in libraries
-    ):  # beside loops products have bits of their own anyway
+    if not all(node.op in windows.OPERATIONS or compiler.multiplies(node) for node in libraries):
         return None
     if len(instructions) < 2 and not loops:
         return None  # one loop gains the short way in and out

@@ -340,6 +340,28 @@ def test_a_product_behind_small_loops_is_compiled_with_them(at_once):
         np.testing.assert_allclose(each, expected[name], rtol=1e-4, atol=1e-5)
 
 
+def mixed_rows(params, rows):
+    """A stack of matrices by one matrix, large enough for a library, beside many operations of a few elements."""
+    h = np.tanh(rows @ params["u"] + params["b"])
+    scale = params["s"] * params["s"] / (1 + params["s"])
+    return ((h @ params["w"]) * scale).sum(axis=1).std()
+
+
+def test_products_that_a_library_would_make_are_tiles_of_one_function(at_once):
+    sizes = {"u": (8, 64), "b": (64,), "w": (64, 64), "s": (64,)}
+    params = {name: 0.5 * RNG.normal(size=shape) ** 2 for name, shape in sizes.items()}
+    single, rows = {name: each.astype(np.float32) for name, each in params.items()}, RNG.normal(size=(8, 20, 8))
+    for given in (rows, np.asfortranarray(rows)):
+        staged = fx.futurize(fx.grad(mixed_rows))
+        for _ in range(8):
+            slopes = staged(single, given.astype(np.float32))
+            slopes["w"].result()
+        assert "runs as one compiled function" in staged.explain()
+        expected = fx.grad(mixed_rows)(params, given)
+        for name, each in slopes.items():
+            np.testing.assert_allclose(each, expected[name], rtol=2e-4, atol=1e-5)
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
