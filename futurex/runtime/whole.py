@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 15
 """Elements of an array from which NumPy's kernels, and threads, do as well."""
-MOST_FLOPS = 2e6
+MOST_FLOPS, SURE_FLOPS = 8e6, 2e6
+"""Operations of a product: more go to a plan, whose threads share them; and what is taken without having been measured
+has no more than these in one."""
 MOST_NODES, MANY_NODES = 12_000, 5000
 """Nodes of a graph that is compiled, regions inside counted, and from which on nobody waits for that."""
 WORTH, FEWEST, PER_NODE = 20e-3, 8, 2e-4
@@ -196,7 +198,7 @@ class Whole:
 
     def decide(self) -> None:
         """Let all runs go to the function, if there is one that does not call Python and is soon made, or none."""
-        if not self.many:
+        if not self.many and _is_small(self._graph, SURE_FLOPS):
             self.make()
         self._decided = True
         self.taken = self._program is not None and not self._program.calls
@@ -296,7 +298,7 @@ def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Se
         return None
     if len(instructions) < 2 and not loops:
         return None  # one loop gains the short way in and out
-    return compiler if _is_small(graph) else None
+    return compiler if _is_small(graph, MOST_FLOPS) else None
 
 
 def _nodes(graph: Graph) -> int:
@@ -304,7 +306,7 @@ def _nodes(graph: Graph) -> int:
     return len(graph.nodes) + sum(map(_nodes, inner))
 
 
-def _is_small(graph: Graph) -> bool:
+def _is_small(graph: Graph, most: float) -> bool:
     graphs = [graph]
     if _nodes(graph) > MOST_NODES:
         return False
@@ -321,6 +323,6 @@ def _is_small(graph: Graph) -> bool:
             graphs += inner
             if not inner and node.op not in ("const", "item") and node.is_static:
                 work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
-                if work.flops > MOST_FLOPS:
+                if work.flops > most:
                     return False
     return True

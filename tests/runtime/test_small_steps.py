@@ -362,6 +362,23 @@ def test_products_that_a_library_would_make_are_tiles_of_one_function(at_once):
             np.testing.assert_allclose(each, expected[name], rtol=2e-4, atol=1e-5)
 
 
+def test_a_larger_product_is_compiled_with_what_stands_around_it_but_not_unmeasured():
+    def update(w, x):
+        return w - 0.01 * fx.grad(lambda w: (np.tanh(x @ w) ** 2).mean())(w)
+
+    x, w = RNG.normal(size=(256, 64)).astype(np.float32), RNG.normal(size=(64, 100)).astype(np.float32)
+    for decided in (False, True):
+        plan = fx.futurize(update).trace(w, x).plan
+        assert plan.whole is not None
+        if decided:
+            plan.whole.decide()
+            assert not plan.whole.open
+        else:
+            plan.whole.make()
+            assert plan.whole.own
+        np.testing.assert_allclose(plan.run([w, x])[0], update(w, x), rtol=1e-5)
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
