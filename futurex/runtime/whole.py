@@ -25,6 +25,7 @@ from futurex.runtime import trace
 from futurex.runtime.counters import Grain
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
+from futurex.tree.node import Node
 
 if TYPE_CHECKING:
     from futurex.runtime.inline import Communicator
@@ -45,6 +46,7 @@ LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
+_PRODUCTS = ("matmul", "matmul_epilogue")
 _BETTER, _FAVOUR = 0.9, 1.25
 """Of the plan's time: a function that takes less is taken. So is one that is as good where the plan keeps several
 processors busy, of which others may want one (its threads wait for each other then), or where it was taken before."""
@@ -72,9 +74,11 @@ class Whole:
 
     def __init__(
         self, graph: Graph, compiler: Compiler, replay: _Replay, delivery: Delivery, grain: Grain, *, behind: bool,
-        several: bool,
+        several: bool, sure: bool = True,
     ) -> None:  # fmt: skip
-        """``several``: runs of the plan keep several processors busy."""
+        """``several``: runs of the plan keep several processors busy; ``sure``: may a function of small products be
+        taken without having been measured?"""
+        self._sure = sure
         self._graph, self._compiler, self._behind = graph, compiler, behind
         self._favoured = several  # is it enough if the function is as good as the plan?
         self._replay, self._delivery, self._check, self._grain = replay, delivery, delivery.check, grain
@@ -198,7 +202,7 @@ class Whole:
 
     def decide(self) -> None:
         """Let all runs go to the function, if there is one that does not call Python and is soon made, or none."""
-        if not self.many and _is_small(self._graph, SURE_FLOPS):
+        if self._sure and not self.many and _is_small(self._graph, SURE_FLOPS):
             self.make()
         self._decided = True
         self.taken = self._program is not None and not self._program.calls
@@ -287,18 +291,27 @@ class Whole:
 
 
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
-    """The backend that may compile a plan whole; None where replaying it is as good, or a library multiplies faster
-    what no tiles are made for."""
+    """The backend that may compile a plan whole; None where replaying it is as good."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
     if compiler is None:
         return None
     loops = any(each.kernel.backend == compiler.name for each in instructions)
-    libraries = (each.node for each in instructions if each.kernel.backend in LIBRARIES)
-    if not all(node.op in windows.OPERATIONS or compiler.multiplies(node) for node in libraries):
+    if any(node.op not in (*windows.OPERATIONS, *_PRODUCTS) for node in _libraries(instructions)):
         return None
     if len(instructions) < 2 and not loops:
         return None  # one loop gains the short way in and out
     return compiler if _is_small(graph, MOST_FLOPS) else None
+
+
+def is_sure(compiler: Compiler, instructions: Sequence[Instruction]) -> bool:
+    """Is each product that a library would make one of tiles in the function? Others are NumPy's there, matrix by
+    matrix, which of many or large ones may take longer."""
+    products = (node for node in _libraries(instructions) if node.op in _PRODUCTS)
+    return all(map(compiler.multiplies, products))
+
+
+def _libraries(instructions: Sequence[Instruction]) -> list[Node]:
+    return [each.node for each in instructions if each.kernel.backend in LIBRARIES]
 
 
 def _nodes(graph: Graph) -> int:

@@ -379,6 +379,22 @@ def test_a_larger_product_is_compiled_with_what_stands_around_it_but_not_unmeasu
         np.testing.assert_allclose(plan.run([w, x])[0], update(w, x), rtol=1e-5)
 
 
+def test_products_that_no_tiles_are_made_for_are_compiled_where_that_is_measured(at_once):
+    """Gram matrices of three colours, which oneDNN or tiles multiply in a plan."""
+    def colours(w, x):
+        grams = (made := x @ w).swapaxes(-1, -2) @ made
+        return (grams * grams).sum()
+
+    w, x = RNG.normal(size=(8, 3)), RNG.normal(size=(4, 256, 8))
+    slopes, single = fx.futurize(fx.grad(colours)), [each.astype(np.float32) for each in (w, x)]
+    plan = slopes.trace(*single).plan
+    plan.whole.decide()
+    assert not plan.whole.taken
+    for _ in range(20):
+        found = np.asarray(slopes(*single))
+        np.testing.assert_allclose(found, fx.grad(colours)(w, x), rtol=1e-4, atol=1e-3 * np.abs(found).max())
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
