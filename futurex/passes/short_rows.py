@@ -163,9 +163,11 @@ def _computed_for(node: Node, users: Mapping[Node, Sequence[Node]], results: Col
 def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) -> Node:
     x, axes, dtype = node.inputs[0], _axes(node), _added_as(node)
     behind = [axis - x.ndim for axis in axes]
+    # axes of one element at the end, which a kernel would take for its rows: they come back with the result's shape
+    single = {axis: 0 for axis in range(-x.ndim, 0) if set(x.shape[axis:]) == {1}}
 
     def at(*place: int) -> Node:
-        value = _part(x, dict(zip(behind, place, strict=True)), own, new, {})
+        value = _part(x, single | dict(zip(behind, place, strict=True)), own, new, {})
         return value if value.dtype == dtype else apply("cast", value, dtype=dtype)
 
     places = itertools.product(*(range(x.shape[axis]) for axis in axes))

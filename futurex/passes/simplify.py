@@ -49,9 +49,17 @@ def scalar_of(node: Node) -> Any:
     return node.value.reshape(())[()] if isinstance(node.value, np.ndarray) else node.value
 
 
+_FEW = 256
+"""Elements of a constant that are looked at one by one."""
+
+
 def _is(node: Node, *values: Any) -> bool:
     """True if the node is everywhere one of ``values``; zeros of different sign differ."""
     held = scalar_of(node)
+    if held is None and node.op == "const" and 0 < node.size <= _FEW and isinstance(node.value, np.ndarray):
+        first = node.value.flat[0]
+        if node.dtype.kind in "biufc" and node.value.tobytes() == first.tobytes() * node.size:
+            held = first
     return held is not None and any(
         held == value and (value != 0 or np.signbit(held) == np.signbit(value)) for value in values
     )

@@ -30,7 +30,7 @@ from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
 from futurex.runtime.tasks import same_bits, worth_sharing, worth_tasks
-from futurex.runtime.whole import Whole, compiler_for
+from futurex.runtime.whole import Whole, compiler_for, is_sure
 from futurex.tree.aval import Aval
 from futurex.tree.dims import nominal
 from futurex.tree.graph import Graph
@@ -157,8 +157,9 @@ class Plan:
         if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             several = self.threads > 1
             self.whole = Whole(
-                low.graph, compiler, self._replayed, self.delivery, self.grain, behind=background, several=several
-            )
+                low.graph, compiler, self._replayed, self.delivery, self.grain, behind=background, several=several,
+                sure=is_sure(compiler, self.instructions),
+            )  # fmt: skip
 
     def as_tasks(self) -> Plan | None:
         """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""

@@ -25,6 +25,7 @@ from futurex.runtime import trace
 from futurex.runtime.counters import Grain
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
+from futurex.tree.node import Node
 
 if TYPE_CHECKING:
     from futurex.runtime.inline import Communicator
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 15
 """Elements of an array from which NumPy's kernels, and threads, do as well."""
-MOST_FLOPS = 2e6
+MOST_FLOPS, SURE_FLOPS = 8e6, 2e6
+"""Operations of a product: more go to a plan, whose threads share them; and what is taken without having been measured
+has no more than these in one."""
 MOST_NODES, MANY_NODES = 12_000, 5000
 """Nodes of a graph that is compiled, regions inside counted, and from which on nobody waits for that."""
 WORTH, FEWEST, PER_NODE = 20e-3, 8, 2e-4
@@ -43,6 +46,7 @@ LEADS = 100e-3
 """Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
+_PRODUCTS = ("matmul", "matmul_epilogue")
 _BETTER, _FAVOUR = 0.9, 1.25
 """Of the plan's time: a function that takes less is taken. So is one that is as good where the plan keeps several
 processors busy, of which others may want one (its threads wait for each other then), or where it was taken before."""
@@ -70,9 +74,11 @@ class Whole:
 
     def __init__(
         self, graph: Graph, compiler: Compiler, replay: _Replay, delivery: Delivery, grain: Grain, *, behind: bool,
-        several: bool,
+        several: bool, sure: bool = True,
     ) -> None:  # fmt: skip
-        """``several``: runs of the plan keep several processors busy."""
+        """``several``: runs of the plan keep several processors busy; ``sure``: may a function of small products be
+        taken without having been measured?"""
+        self._sure = sure
         self._graph, self._compiler, self._behind = graph, compiler, behind
         self._favoured = several  # is it enough if the function is as good as the plan?
         self._replay, self._delivery, self._check, self._grain = replay, delivery, delivery.check, grain
@@ -196,7 +202,7 @@ class Whole:
 
     def decide(self) -> None:
         """Let all runs go to the function, if there is one that does not call Python and is soon made, or none."""
-        if not self.many:
+        if self._sure and not self.many and _is_small(self._graph, SURE_FLOPS):
             self.make()
         self._decided = True
         self.taken = self._program is not None and not self._program.calls
@@ -285,19 +291,27 @@ class Whole:
 
 
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
-    """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
+    """The backend that may compile a plan whole; None where replaying it is as good."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
     if compiler is None:
         return None
     loops = any(each.kernel.backend == compiler.name for each in instructions)
-    libraries = (each.node for each in instructions if each.kernel.backend in LIBRARIES)
-    if any(
-        node.op not in windows.OPERATIONS and not (loops and compiler.multiplies(node)) for node in libraries
-    ):  # beside loops products have bits of their own anyway
+    if any(node.op not in (*windows.OPERATIONS, *_PRODUCTS) for node in _libraries(instructions)):
         return None
     if len(instructions) < 2 and not loops:
         return None  # one loop gains the short way in and out
-    return compiler if _is_small(graph) else None
+    return compiler if _is_small(graph, MOST_FLOPS) else None
+
+
+def is_sure(compiler: Compiler, instructions: Sequence[Instruction]) -> bool:
+    """Is each product that a library would make one of tiles in the function? Others are NumPy's there, matrix by
+    matrix, which of many or large ones may take longer."""
+    products = (node for node in _libraries(instructions) if node.op in _PRODUCTS)
+    return all(map(compiler.multiplies, products))
+
+
+def _libraries(instructions: Sequence[Instruction]) -> list[Node]:
+    return [each.node for each in instructions if each.kernel.backend in LIBRARIES]
 
 
 def _nodes(graph: Graph) -> int:
@@ -305,7 +319,7 @@ def _nodes(graph: Graph) -> int:
     return len(graph.nodes) + sum(map(_nodes, inner))
 
 
-def _is_small(graph: Graph) -> bool:
+def _is_small(graph: Graph, most: float) -> bool:
     graphs = [graph]
     if _nodes(graph) > MOST_NODES:
         return False
@@ -322,6 +336,6 @@ def _is_small(graph: Graph) -> bool:
             graphs += inner
             if not inner and node.op not in ("const", "item") and node.is_static:
                 work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
-                if work.flops > MOST_FLOPS:
+                if work.flops > most:
                     return False
     return True

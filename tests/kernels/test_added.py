@@ -116,3 +116,60 @@ def test_the_gradient_of_rows_that_were_looked_up():
     result, backends = run(fx.grad(loss), table, i)
     assert backends["scatter"] == "numba"
     np.testing.assert_array_equal(result, gradient)
+
+
+EXTREMES = {"largest": np.maximum, "smallest": np.minimum}
+
+
+@pytest.mark.parametrize("ufunc", EXTREMES.values(), ids=EXTREMES)
+@pytest.mark.parametrize("name", CASES)
+def test_it_keeps_the_extremes_that_numpy_keeps(name, ufunc):
+    """Of zeros the last one, and the first NaN."""
+    f, table, value, i = CASES[name]
+    where = (slice(None), i) if f is added_in_the_middle else i
+
+    def extreme(table, value, i):
+        table = table.copy()
+        ufunc.at(table, (slice(None), i) if f is added_in_the_middle else i, value)
+        return table
+
+    if table.dtype.kind == "f":
+        odd = np.array([0.0, -0.0, np.nan, -np.nan, np.inf], table.dtype)
+        value, table = (np.where(RNG.random(x.shape) < 0.1, RNG.choice(odd, x.shape), x) for x in (value, table))
+        value = np.where(RNG.random(value.shape) < 0.3, np.copysign(value.dtype.type(0), value), value)
+    expected = table.copy()
+    with np.errstate(invalid="ignore"):
+        ufunc.at(expected, where, value)
+    result, backends = run(extreme, table, value, i)
+    assert backends["ufunc_at"] == "numba"
+    assert result.tobytes() == expected.tobytes()
+    wrong = i.copy()
+    wrong.flat[-1] = table.shape[f is added_in_the_middle]
+    with pytest.raises(IndexError, match="is out of bounds"):
+        fx.futurize(extreme)(table, value, wrong).result()
+
+
+@pytest.mark.parametrize("ufunc", EXTREMES.values(), ids=EXTREMES)
+@pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i1", "u8", "c8"])
+def test_extremes_in_functions_that_are_compiled_whole_are_those_of_numpy(ufunc, kind):
+    def softmax_of_segments(x, i, n):
+        top = np.zeros((n, *x.shape[1:]), x.dtype)
+        for k in range(2):
+            ufunc.at(top, (i + k) % n, x)
+        return top, x + top[i]
+
+    x = RNG.integers(0, 90, (60, 3)).astype(kind)
+    if x.dtype.kind == "f":
+        x = RNG.choice(np.array([0.0, -0.0, 1, -1, np.nan, -np.inf], kind), x.shape)
+    i = RNG.integers(0, 9, 60)
+    g = fx.futurize(softmax_of_segments)
+    with np.errstate(all="ignore"):
+        expected = softmax_of_segments(x, i, 9)
+        plan = g.trace(x, i, 9).plan
+        plan.prepare(wait=True)
+        if plan.whole is not None:
+            plan.whole.decide()
+        for found, one in zip(plan.run([x, i]), expected, strict=True):
+            assert np.asarray(found).tobytes() == one.tobytes()
+    if kind in ("f4", "f8", "i1", "u8"):
+        assert plan.whole.taken

@@ -138,6 +138,8 @@ BLOCKS = {
     "rows": lambda x: x[:, :, 0].reshape(20, 2, 30, 2).mean(axis=(1, 3)),
     "colours": lambda x: x.mean(axis=2),
     "computed": lambda x: (x * x + x).reshape(20, 2, 30, 2, 3).sum((1, 3)),
+    "behind": lambda x: x.reshape(20, 2, 30, 2, 3, 1, 1).sum((1, 3, 5)),
+    "behind, kept": lambda x: (x[..., None] * x[0, 0, :, None]).reshape(20, 2, 30, 2, 3, 1).mean((1, 3), keepdims=True),
 }
 
 
@@ -272,3 +274,11 @@ def test_windows_of_what_lies_turned_are_numpys():
     f = fx.futurize(turned)
     np.testing.assert_allclose(np.asarray(f(x)), turned(x), rtol=1e-12)
     assert any(each.node.op == "sum" for each in f.trace(x).plan.instructions)
+
+
+def test_elements_behind_which_single_ones_stand_are_read_in_rows():
+    """As in the derivative of what ``np.kron`` enlarges: no loop of one element, for which each would be a row."""
+    x = np.ones((4, 64, 64, 8), np.float32)
+    plan = fx.futurize(lambda x: x.reshape(4, 1, 32, 2, 32, 2, 8, 1).sum((3, 5))).trace(x).plan
+    (region,) = (each.node for each in plan.instructions if each.node.op == "fused")
+    assert region.shape == (4, 1, 32, 32, 8)

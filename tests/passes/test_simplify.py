@@ -60,3 +60,13 @@ def test_elements_that_come_back_to_their_shape_are_computed_in_it():
     arrays = [np.random.default_rng(k).normal(size=(6, 4)) for k in range(2)]
     for one, other in zip(after(*arrays), graph(*arrays), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_a_few_equal_constants_are_neutral_as_one_is():
+    """Ones that an image is enlarged with, and masks that let all through; not zeros of two signs."""
+    x = param(Aval((2, 3), np.dtype(np.float32)), "x")
+    ones, zeros = np.ones(3, np.float32), np.array([-0.0, 0.0, -0.0], np.float32)
+    graph = Graph([x], [apply("multiply", x, ones), apply("add", x, -np.abs(zeros)), apply("add", x, zeros)])
+    kept, also, added = simplify(graph).outs
+    assert kept is also is x
+    assert added.op == "add"

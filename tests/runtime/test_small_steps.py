@@ -340,6 +340,61 @@ def test_a_product_behind_small_loops_is_compiled_with_them(at_once):
         np.testing.assert_allclose(each, expected[name], rtol=1e-4, atol=1e-5)
 
 
+def mixed_rows(params, rows):
+    """A stack of matrices by one matrix, large enough for a library, beside many operations of a few elements."""
+    h = np.tanh(rows @ params["u"] + params["b"])
+    scale = params["s"] * params["s"] / (1 + params["s"])
+    return ((h @ params["w"]) * scale).sum(axis=1).std()
+
+
+def test_products_that_a_library_would_make_are_tiles_of_one_function(at_once):
+    sizes = {"u": (8, 64), "b": (64,), "w": (64, 64), "s": (64,)}
+    params = {name: 0.5 * RNG.normal(size=shape) ** 2 for name, shape in sizes.items()}
+    single, rows = {name: each.astype(np.float32) for name, each in params.items()}, RNG.normal(size=(8, 20, 8))
+    for given in (rows, np.asfortranarray(rows)):
+        staged = fx.futurize(fx.grad(mixed_rows))
+        for _ in range(8):
+            slopes = staged(single, given.astype(np.float32))
+            slopes["w"].result()
+        assert "runs as one compiled function" in staged.explain()
+        expected = fx.grad(mixed_rows)(params, given)
+        for name, each in slopes.items():
+            np.testing.assert_allclose(each, expected[name], rtol=2e-4, atol=1e-5)
+
+
+def test_a_larger_product_is_compiled_with_what_stands_around_it_but_not_unmeasured():
+    def update(w, x):
+        return w - 0.01 * fx.grad(lambda w: (np.tanh(x @ w) ** 2).mean())(w)
+
+    x, w = RNG.normal(size=(256, 64)).astype(np.float32), RNG.normal(size=(64, 100)).astype(np.float32)
+    for decided in (False, True):
+        plan = fx.futurize(update).trace(w, x).plan
+        assert plan.whole is not None
+        if decided:
+            plan.whole.decide()
+            assert not plan.whole.open
+        else:
+            plan.whole.make()
+            assert plan.whole.own
+        np.testing.assert_allclose(plan.run([w, x])[0], update(w, x), rtol=1e-5)
+
+
+def test_products_that_no_tiles_are_made_for_are_compiled_where_that_is_measured(at_once):
+    """Gram matrices of three colours, which oneDNN or tiles multiply in a plan."""
+    def colours(w, x):
+        grams = (made := x @ w).swapaxes(-1, -2) @ made
+        return (grams * grams).sum()
+
+    w, x = RNG.normal(size=(8, 3)), RNG.normal(size=(4, 256, 8))
+    slopes, single = fx.futurize(fx.grad(colours)), [each.astype(np.float32) for each in (w, x)]
+    plan = slopes.trace(*single).plan
+    plan.whole.decide()
+    assert not plan.whole.taken
+    for _ in range(20):
+        found = np.asarray(slopes(*single))
+        np.testing.assert_allclose(found, fx.grad(colours)(w, x), rtol=1e-4, atol=1e-3 * np.abs(found).max())
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 

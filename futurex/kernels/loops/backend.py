@@ -229,7 +229,7 @@ def _is_tiled(node: Node, split: Split | None) -> bool:
     """Is it a product that is made of tiles?"""
     if node.op not in ("matmul", "matmul_epilogue") or not node.is_static:
         return False
-    if not len(node.shape) == 2 == node.inputs[1].ndim:
+    if not len(node.shape) >= 2 == node.inputs[1].ndim or node.inputs[0].ndim != len(node.shape):
         return False
-    rows, columns = _shape(node, 0, split)
-    return products.fits(rows, node.inputs[0].shape[-1], columns, node.dtype)
+    *rows, columns = _shape(node, 0, split)
+    return products.fits(math.prod(rows), node.inputs[0].shape[-1], columns, node.dtype)

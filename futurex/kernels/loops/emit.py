@@ -396,7 +396,7 @@ _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {
     "concatenate": indexing.concatenate,
     "dim": indexing.extent_of,
     "gather": indexing.gather,
-    "scatter": indexing.scatter,
+    **dict.fromkeys(("scatter", "ufunc_at"), indexing.scatter),
     "nonzero": indexing.nonzero,
     "masked_store": indexing.masked_store,
     "masked": indexing.masked,

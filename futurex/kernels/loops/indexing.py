@@ -219,6 +219,11 @@ def extent_of(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
 # -- positions in arrays ---------------------------------------------------------------------------------------------
 
 
+_JOINED = ("add", "maximum", "minimum")
+"""What joins an element that is there and one that comes."""
+_COMPARED = frozenset(("f4", "f8", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))))
+
+
 class Positions:
     """Elements of ``base`` at positions that index arrays give, in the shape that NumPy gives them."""
 
@@ -268,7 +273,7 @@ class Positions:
         return elementwise.operand(e, value, _INT)
 
     def run(self, e: Emitter, others: Sequence[Array], name: str) -> None:
-        """A loop over all positions: ``get`` into, ``set`` or ``add`` from the one other array."""
+        """A loop over all positions: ``get`` into, ``set`` or ``add`` from the one other array, or keep extremes."""
         (other,) = others
         operands = [self.base, *self.chosen, *self.cells, other]
         strides = [
@@ -309,8 +314,8 @@ def _located(
 
 
 def _moved(f: Function, name: str, dtype: Dtype, element: str, other: str) -> None:
-    if name == "add":
-        f.store(dtype, operate(f, "add", dtype, [f.load(dtype, element), f.load(dtype, other)]), element)
+    if name in _JOINED:
+        f.store(dtype, operate(f, name, dtype, [f.load(dtype, element), f.load(dtype, other)]), element)
         return
     source, target = (element, other) if name == "get" else (other, element)
     kind = f"i{8 * dtype.itemsize}"
@@ -351,11 +356,14 @@ def _evenly(e: Emitter, base: Array, node: Node) -> Array | None:
 
 
 def scatter(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """``scatter``, and ``ufunc_at`` of extremes."""
     node, base, value = placed.node, _array(inputs[0]), inputs[1]
-    mode = node.attrs["mode"]
-    if mode == "add":
+    mode = node.attrs["mode"] if node.op == "scatter" else node.attrs["ufunc"]
+    if mode not in ("set", *_JOINED) or (node.op == "ufunc_at" and base.dtype.str[1:] not in _COMPARED):
+        raise Unsupported(f"{mode} at places")
+    if mode != "set":
         if value.dtype != base.dtype or getattr(value, "weak", False):
-            raise Unsupported("an addition of another dtype")
+            raise Unsupported("an operand of another dtype")
         supported(base.dtype)
     value = elementwise.operand(e, value, base.dtype)
     if value.place == base.place:

@@ -114,10 +114,16 @@ class Draft:
         return place
 
     @contextmanager
-    def nest(self, inside: Sequence[int]) -> Iterator[list[str]]:
-        """``for i in range(n)``, and loops of known lengths in it; gives the indices."""
+    def nest(self, inside: Sequence[int], columns: Sequence[Strides]) -> Iterator[list[str]]:
+        """``for i in range(n)``, and loops of known lengths in it; gives the indices. ``columns``: the steps in each.
+
+        LLVM's vectoriser may end the process where a loop of known length goes backwards over memory (20 or 31 floats:
+        its two estimates of the costs disagree, which it asserts). It is not told how long such a loop is.
+        """
         with ExitStack() as stack:
             extents: list[int | str] = ["%n", *inside]
+            if inside and any(step < 0 for step in columns[-1]):
+                extents[-1] = self.function.emit(f'call i64 asm "", "=r,0"(i64 {inside[-1]})')
             yield [stack.enter_context(self.function.counted(extent)) for extent in extents]
 
 
@@ -141,7 +147,7 @@ def elementwise(
             for k, (dtype, weak) in enumerate(ins) if not any(steps[k])
         }  # fmt: skip
         shown = [len(ins) + in_place[k] if k in in_place else k for k in range(len(ins))]
-        with draft.nest(inside) as indices:
+        with draft.nest(inside, columns) as indices:
             operands = [
                 still[k] if k in still else Scalar(f.load(dtype, draft.at_all(place, indices, steps[k])), dtype, weak)
                 for k, (place, (dtype, weak)) in enumerate(zip(shown, ins, strict=True))
@@ -158,7 +164,7 @@ def accumulating(
     """``total[i] = compute(total[i], x[i])``, where ``i`` stands for several elements in turn."""
     with e.kernels.building(e, 2) as draft:
         f = draft.function
-        with draft.nest(inside) as indices:
+        with draft.nest(inside, columns) as indices:
             total, x = (draft.at_all(k, indices, [column[k] for column in columns]) for k in range(2))
             found = compute([Scalar(f.load(dtype, place), dtype, False) for place in (total, x)])
             f.store(dtype, found, total)
@@ -173,7 +179,7 @@ def of_rows(
     count, step = row
     with e.kernels.building(e, 2) as draft:
         f = draft.function
-        with draft.nest(inside) as indices:
+        with draft.nest(inside, columns) as indices:
             total, x = (draft.at_all(k, indices, [column[k] for column in columns]) for k in range(2))
             places = [f.emit(f"getelementptr inbounds i8, ptr {x}, i64 {k * step}") for k in range(count)]
             held, *elements = (Scalar(f.load(dtype, place), dtype, False) for place in (total, *places))

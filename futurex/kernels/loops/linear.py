@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -44,10 +45,15 @@ def matmul_with_bias(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
-    """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop."""
-    matrices = len(x.shape) == len(y.shape) == 2 and x.static and y.static and x.shape[1] == y.shape[0]
-    if matrices and products.fits(x.capacity[0], x.capacity[1], y.capacity[1], dtype):
-        return products.tiled(e, x, y)
+    """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop. Matrices of a stack
+    that are multiplied by the same one are one matrix of all their rows."""
+    matrices = len(x.shape) >= len(y.shape) == 2 and x.static and y.static and x.shape[-1] == y.shape[0]
+    if matrices and products.fits(math.prod(x.capacity[:-1]), x.capacity[-1], y.capacity[1], dtype):
+        if len(x.shape) == 2:
+            return products.tiled(e, x, y)
+        *above, inner = x.capacity
+        flat = arrays.reshaped(e.function, x if x.contiguous else e.copied(x), (math.prod(above), inner))
+        return arrays.reshaped(e.function, products.tiled(e, flat, y), (*above, y.capacity[1]))
     loop = inner_loop(np.matmul, (dtype, dtype), dtype)
     if loop is None:
         raise Unsupported(f"products of dtype {dtype}")

@@ -1,4 +1,5 @@
-"""Compiled ``scatter`` that adds: rows of a table each get what stands for them, as gradients of looked-up rows do.
+"""Compiled ``scatter`` that adds: rows of a table each get what stands for them, as gradients of looked-up rows do. The
+same for extremes (``np.maximum.at``), of which one of two equal ones is the second, as everywhere in NumPy.
 
 ``np.add.at`` goes through an array element by element, at 10 to 30 ns each. Here a row is added as vectors. Rows come
 in NumPy's order, so that sums have its bits; each thread has a part of the table, or of what lies in front of the axis,
@@ -27,6 +28,9 @@ LEAST_ELEMENTS = 64
 """Fewer stay with NumPy."""
 _ALL, _PICKED = ("s", None, None, None), ("d", 0)
 _TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u4": "i32", "u8": "i64"}
+_WORDS = {"add": "", "maximum": "gt", "minimum": "lt"}
+"""How what is there compares to what comes if it stays; nothing where they are added."""
+_SIGNS = {"i": "s", "u": "u"}
 _QUARTER = VECTOR // 4
 _SHORT = 64
 """Bytes of a row up to which one thread adds them all: whose part of the table a place lies in nobody foresees, and a
@@ -34,8 +38,10 @@ wrong guess takes longer than the addition (single doubles: on two threads 5.5 t
 
 
 def claim(node: Node, threads: int) -> Added | None:
-    """The kernel of a ``scatter`` that adds at one array of places, all of the other axes; None for another."""
-    if not node.is_static or node.attrs["mode"] != "add" or len(node.inputs) != 3:
+    """The kernel of a ``scatter`` that adds at one array of places, all of the other axes, or of ``ufunc_at`` that does
+    so or keeps extremes; None for another."""
+    word = _WORDS.get(node.attrs["mode"] if node.op == "scatter" else node.attrs["ufunc"])
+    if not node.is_static or word is None or len(node.inputs) != 3:
         return None
     base, value, places = node.inputs
     pattern = node.attrs["pattern"]
@@ -53,7 +59,8 @@ def claim(node: Node, threads: int) -> Added | None:
     if value.size < LEAST_ELEMENTS or not base.size:
         return None
     blocks = outer > 1 or inner * node.dtype.itemsize <= _SHORT
-    text = _text(element, node.dtype.itemsize, kind.itemsize, blocks, inner > 1, may_share())
+    relation = word and f"{'fcmp o' if node.dtype.kind == 'f' else f'icmp {_SIGNS[node.dtype.kind]}'}{word}"
+    text = _text(element, node.dtype.itemsize, kind.itemsize, relation, blocks, inner > 1, may_share())
     shared = outer if blocks else extent
     return Added(node, min(shared, threads_for(node, threads)), text, (shared, places.size, extent, inner))
 
@@ -86,9 +93,10 @@ _addresses = struct.Struct("=qqqq").pack
 
 
 @functools.cache
-def _text(element: str, width: int, size: int, blocks: bool, rows: bool, threaded: bool) -> str:
-    """``blocks``: threads share what lies in front of the axis, which is all of the table where that is the first;
-    ``rows``: it is not the last, so that a place stands for several elements."""
+def _text(element: str, width: int, size: int, relation: str, blocks: bool, rows: bool, threaded: bool) -> str:
+    """``relation``: what compares two elements of which one stays, if they are not added; ``blocks``: threads share
+    what lies in front of the axis, which is all of the table where that is the first; ``rows``: it is not the last, so
+    that a place stands for several elements."""
     code = Code()
     with code.loop("0", "%each", carried=[("i1", "false")]) as (number, outside):
         wrong = code.do(f"icmp uge i64 {_place(code, size, number)}, %extent")
@@ -100,7 +108,7 @@ def _text(element: str, width: int, size: int, blocks: bool, rows: bool, threade
             table = code.at(element, "%out", code.multiply(code.multiply(task, "%extent"), "%inner"))
             given = code.at(element, "%value", code.multiply(code.multiply(task, "%each"), "%inner"))
             with code.loop("0", "%each") as (number, _):
-                _add(code, element, width, rows, table, _place(code, size, number), given, number)
+                _add(code, element, width, relation, rows, table, _place(code, size, number), given, number)
     else:
         length = code.do("sub i64 %high, %low")
         with code.loop("0", "%each") as (number, _):
@@ -108,7 +116,7 @@ def _text(element: str, width: int, size: int, blocks: bool, rows: bool, threade
             own = code.do(f"icmp ult i64 {code.do(f'sub i64 {place}, %low')}, {length}")
             code.run(f"br i1 {own}, label %own, label %others")
             code.label("own")
-            _add(code, element, width, rows, "%out", place, "%value", number)
+            _add(code, element, width, relation, rows, "%out", place, "%value", number)
             code.run("br label %others")
             code.label("others")
     code.run("br label %end")
@@ -126,10 +134,12 @@ def _place(code: Code, size: int, number: str) -> str:
     return code.do(f"select i1 {behind}, i64 {code.add(place, '%extent')}, i64 {place}")
 
 
-def _add(code: Code, element: str, width: int, rows: bool, table: str, place: str, given: str, number: str) -> None:
+def _add(
+    code: Code, element: str, width: int, relation: str, rows: bool, table: str, place: str, given: str, number: str
+) -> None:
     """Add what is given for a place to its row of the table: as vectors, a quarter of one, and one by one."""
     if not rows:
-        _sum(code, element, width, code.at(element, table, place), code.at(element, given, number))
+        _join(code, element, width, relation, code.at(element, table, place), code.at(element, given, number))
         return
     target = code.at(element, table, code.multiply(place, "%inner"))
     source = code.at(element, given, code.multiply(number, "%inner"))
@@ -138,11 +148,19 @@ def _add(code: Code, element: str, width: int, rows: bool, table: str, place: st
         kind = element if lanes == 1 else f"<{lanes} x {element}>"
         end = code.do(f"and i64 %inner, {-lanes}")
         with code.loop(begin, end, str(lanes)) as (column, _):
-            _sum(code, kind, width, code.at(element, target, column), code.at(element, source, column))
+            _join(code, kind, width, relation, code.at(element, target, column), code.at(element, source, column))
         begin = end
 
 
-def _sum(code: Code, kind: str, width: int, target: str, source: str) -> None:
-    word = "fadd" if "float" in kind or "double" in kind else "add"
+def _join(code: Code, kind: str, width: int, relation: str, target: str, source: str) -> None:
+    real = "float" in kind or "double" in kind
     held, given = (code.do(f"load {kind}, ptr {each}, align {width}") for each in (target, source))
-    code.run(f"store {kind} {code.do(f'{word} {kind} {held}, {given}')}, ptr {target}, align {width}")
+    if relation:
+        stays = code.do(f"{relation} {kind} {held}, {given}")
+        truth = kind.replace(kind.strip("<>").split()[-1], "i1")
+        if real:  # a NaN that is there
+            stays = code.do(f"or {truth} {stays}, {code.do(f'fcmp uno {kind} {held}, {held}')}")
+        joined = code.do(f"select {truth} {stays}, {kind} {held}, {kind} {given}")
+    else:
+        joined = code.do(f"{'fadd' if real else 'add'} {kind} {held}, {given}")
+    code.run(f"store {kind} {joined}, ptr {target}, align {width}")

@@ -54,7 +54,7 @@ _WRITTEN = {
     "random_normal": draws.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
-    "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
+    "scatter": added.claim, "ufunc_at": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
     "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
     "matmul": whole_products.claim, "convolve": sliding.claim, "sort": merges.claim,
