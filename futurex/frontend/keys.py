@@ -166,12 +166,14 @@ def is_by_identity(leaf: Any, key: Key) -> bool:
     return type(leaf) not in _BY_VALUE and type(key[-1]) is int and key == (type(leaf), id(leaf))
 
 
-def alike(leaf: Any) -> Alike | None:
-    """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
+def alike(leaf: Any, key: Key | None = None) -> Alike | None:
+    """A test whether something else is an input as this one is, with the same key; None where there is no short one.
+    Of an array the key is what it was when the trace was made, which may have been changed in place since."""
     kind, is_it = type(leaf), "{0}({now}) is {1}"
-    if kind is np.ndarray and leaf.flags.c_contiguous:
-        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {{now}}.flags.c_contiguous"
-        return test, (type, kind, leaf.dtype, leaf.shape)
+    if key is not None:
+        lies = "{now}.strides == {4}" if len(key) > 3 else "{now}.flags.c_contiguous"
+        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {lies}"
+        return test, (type, *key)
     if isinstance(leaf, np.generic):
         return f"{is_it} and {{now}}.dtype is {{2}}", (type, kind, leaf.dtype)
     if kind is float or kind is complex:

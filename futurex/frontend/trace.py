@@ -17,7 +17,7 @@ from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, describe, entries_of, restore
-from futurex.frontend.reads import IsSame
+from futurex.frontend.reads import IsSame, attribute
 from futurex.frontend.sites import Collected, MayBeCollected
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
@@ -133,7 +133,7 @@ class Scope:
 class Capture:
     """An array or number from outside: an input that is not an argument.
 
-    ``read`` gives it anew at every call (None: it is fixed).
+    ``read`` gives it anew at every call (None: it is fixed). ``kind``: what a finished trace knows of an array.
     """
 
     array: Any
@@ -142,6 +142,11 @@ class Capture:
     read: Callable[[], Any] | None
     key: Any = None
     guard: Guard | None = None
+    kind: Any = None
+
+    def found(self) -> Callable[[], Any]:
+        """What gives it at a call."""
+        return attribute(self, "array") if self.read is None else self.read
 
 
 class Trace:

@@ -129,5 +129,6 @@ def test_a_join_beside_a_reduction_with_a_mask():
         return np.concatenate([x, x]), np.max(x, where=mask, initial=-3), np.std(x, where=mask)
 
     joined, most, spread = fx.futurize(f)(x, x > 1)
-    assert (np.asarray(joined) == np.concatenate([x, x])).all() and float(most) == x[x > 1].max()
+    assert (np.asarray(joined) == np.concatenate([x, x])).all()
+    assert float(most) == x[x > 1].max()
     assert np.isclose(spread, x[x > 1].std())
