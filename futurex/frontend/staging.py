@@ -8,7 +8,6 @@ import inspect
 import itertools
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import FunctionType
@@ -21,6 +20,7 @@ from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, Brake, in_vain
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
+from futurex.frontend.forsaken import Kinds
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
@@ -72,8 +72,9 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library", "_limit", "_lock",
-        "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned", "plain",
+        "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
+        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned",
+        "plain",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +90,7 @@ class Futurized(Standing, Generic[P, R]):
         self._precision = precision
         self._limit = limit
         self._fragments = Fragments() if escape == "fragment" and not strict else None
-        self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
+        self._variants = Kinds(self)
         self._families = Families()
         self._brake = Brake()
         self._lane: Lane | None = None
@@ -226,6 +227,7 @@ class Futurized(Standing, Generic[P, R]):
                 return None
             if found is not None and (symbolic := self._symbolic(found, leaves, structure)) is not None:
                 return symbolic
+            self._variants.forget()
             variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
@@ -234,6 +236,7 @@ class Futurized(Standing, Generic[P, R]):
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
             self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
+            self._variants.note(variant)
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
                 self._warn_of_kinds(structure)
