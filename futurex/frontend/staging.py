@@ -591,8 +591,9 @@ def futurize(function: Any = None, /, **options: Any) -> Any:
     if isinstance(function, Futurized):
         function = function.moved(device) if "device" in options else function
         return function if limit is None else function.limited(limit)
-    if not callable(function):
-        raise TypeError(f"futurize takes a function, not {type(function).__name__}")
+    if not callable(function) or isinstance(function, type):  # what is made of a class would be none any more
+        shown = f"the class {function.__qualname__}: its methods" if callable(function) else type(function).__name__
+        raise TypeError(f"futurize takes a function, not {shown}")
     if any(is_one(function) for is_one in _GIVE_LATER):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
     return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device, limit=limit))
