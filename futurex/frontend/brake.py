@@ -6,14 +6,18 @@ function depends on is another at every call, none ever does.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from futurex.frontend.variants import Variant
 from futurex.frontend.within import Within
 from futurex.ops.plainly import plainly
+from futurex.tree.source import is_internal
 
+VARIANTS = 32  # traces kept for one function
 IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
 PATIENCE = 3.0
 """Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy: the next
@@ -114,3 +118,23 @@ def in_vain(name: str, last: Variant) -> str:
         f"{', '.join(last.changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
         "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
     )
+
+
+def of_kinds(name: str, paths: Sequence[str], recent: Sequence[Sequence[Any]]) -> str:
+    """What is said when there are too many kinds of arguments, of which these are the last leaves."""
+    changing = [
+        path for position, path in enumerate(paths)
+        if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4
+    ]  # fmt: skip
+    return (
+        f"{name} was traced for more than {VARIANTS} kinds of arguments; what changes: "
+        f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays"
+    )
+
+
+def say(text: str) -> None:
+    """Warn at the line of the program that is on the way here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)

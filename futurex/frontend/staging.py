@@ -7,7 +7,6 @@ import functools
 import inspect
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import FunctionType
@@ -17,7 +16,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake, in_vain
+from futurex.frontend.brake import IN_VAIN, VARIANTS, Brake, in_vain, of_kinds, say
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
 from futurex.frontend.forsaken import Kinds
@@ -38,6 +37,7 @@ from futurex.frontend.switch import disabled, disabling
 from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
 from futurex.frontend.trace import calls_futurized, tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
+from futurex.frontend.turns import in_turn, turn_of
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.plainly import called_plainly, plain_calls, plainly, throughout
@@ -55,7 +55,6 @@ from futurex.tree.pytree import Structure, flatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
-VARIANTS = 32  # traces kept for one function
 GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
 REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
@@ -72,7 +71,7 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
         "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned",
         "plain",
     )  # fmt: skip
@@ -95,6 +94,7 @@ class Futurized(Standing, Generic[P, R]):
         self._brake = Brake()
         self._lane: Lane | None = None
         self._lock = forked.lock()
+        self._acts: bool | None = None  # do calls change what is not their own? None: there was none yet
         self._library = self._warned = library  # what everybody calls has arguments of many kinds
         self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
@@ -108,6 +108,8 @@ class Futurized(Standing, Generic[P, R]):
             return self.plain(*args, **kwargs) if throughout() and self._means_numpy else waited_for(self, args, kwargs)
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
+        if self._acts is not False and not (lock := turn_of(self, args))._is_owned():
+            return in_turn(lock, self, args, kwargs)
         try:
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
@@ -135,6 +137,9 @@ class Futurized(Standing, Generic[P, R]):
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
+            before, self._acts = self._acts, bool(variant.changes or self._acts)
+            if before is False and self._acts:  # other threads may have changed what the call has found
+                return self(*args, **kwargs)
             self._remember(variant, leaves, args, kwargs)
             lane = variant.lane  # of a trace that others take turns with
             choice = lane.choice if lane is not None else None
@@ -275,18 +280,11 @@ class Futurized(Standing, Generic[P, R]):
         """Say it, if nothing has been said yet."""
         if not self._warned:
             self._warned = True
-            warnings.warn(text, stacklevel=5)
+            say(text)
 
     def _warn_of_kinds(self, structure: Structure) -> None:
         recent = [known[-1].leaves for known in [*self._variants.values()][-8:] if known]  # others are forgotten
-        changing = [
-            path for position, path in enumerate(argument_paths(self.plain, structure))
-            if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4
-        ]  # fmt: skip
-        self._warn(
-            f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
-            f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays"
-        )
+        self._warn(of_kinds(self._name(), argument_paths(self.plain, structure), recent))
 
     def _name(self) -> str:
         return getattr(self.plain, "__qualname__", type(self.plain).__name__)
