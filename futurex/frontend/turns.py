@@ -6,6 +6,7 @@ meanwhile would be lost, as an entry that it has appended, which plain Python ke
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,20 @@ def turn_of(function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def in_turn(lock: Any, function: Any, args: Any, kwargs: Any) -> Any:
-    """The call, when no other thread is in one."""
-    if not lock.acquire(timeout=PATIENCE):
+    """The call, when no other thread is in one. Who has a turn already does not wait for another one: it could be that
+    of a thread that waits for this one's."""
+    if not lock.acquire(timeout=0 if _mine.turns else PATIENCE):
         return call_plainly(function.plain, args, kwargs)
+    _mine.turns += 1
     try:
         return function(*args, **kwargs)
     finally:
+        _mine.turns -= 1
         lock.release()
+
+
+class _Mine(threading.local):
+    turns = 0
+
+
+_mine = _Mine()

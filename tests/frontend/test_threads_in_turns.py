@@ -1,7 +1,9 @@
 """Threads whose calls change one list, dict or object lose nothing of what the others have done."""
 
+import contextlib
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +99,25 @@ def test_two_that_wait_for_each_other_go_on(monkeypatch):
     assert appends(entries, X) == 6
     other.join()
     assert len(entries) == 6
+
+
+@fx.futurize
+def appends_to_both(first, second, x):
+    first.append(x[0])
+    return appends(second, x) + len(sorted(x.tolist()))
+
+
+def test_calls_in_calls_do_not_wait_for_each_other():
+    began, a, b = time.perf_counter(), [], []
+    for _ in range(5):
+        appends_to_both(a, b, X)
+
+    def work(k):
+        with contextlib.suppress(IndexError, KeyError, StopIteration, ValueError):  # lists that others change meanwhile
+            appends_to_both(a, b, X) if k % 2 else appends_to_both(b, a, X)
+
+    together(work, 2)
+    assert time.perf_counter() - began < 20 * turns.PATIENCE
 
 
 def test_a_list_is_never_seen_empty():
