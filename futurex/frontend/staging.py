@@ -108,9 +108,9 @@ class Futurized(Standing, Generic[P, R]):
             return self.plain(*args, **kwargs) if throughout() and self._means_numpy else waited_for(self, args, kwargs)
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
-        if self._acts is not False and not (lock := turn_of(self, args))._is_owned():
-            return in_turn(lock, self, args, kwargs)
         try:
+            if self._acts is not False and not (lock := turn_of(self, args))._is_owned():
+                return in_turn(lock, self, args, kwargs)
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
                 found, choice = lane.match(args, kwargs), lane.choice
