@@ -6,14 +6,20 @@ function depends on is another at every call, none ever does.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from futurex.frontend.keys import remedy
+from futurex.frontend.outside import is_users
 from futurex.frontend.variants import Variant
 from futurex.frontend.within import Within
 from futurex.ops.plainly import plainly
+from futurex.tree.source import is_internal
 
+VARIANTS = 32  # traces kept for one function
 IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
 PATIENCE = 3.0
 """Seconds that traces in a row may take, each for one call, that found out only that calls run as plain NumPy: the next
@@ -114,3 +120,23 @@ def in_vain(name: str, last: Variant) -> str:
         f"{', '.join(last.changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
         "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
     )
+
+
+def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]]) -> str:
+    """What is said when there are too many kinds of arguments, of which these are the last traces."""
+    recent = [known[-1].leaves for known in last if known]  # others are forgotten
+    seen = [(path, {leaves[k] for leaves in recent if len(leaves) > k}) for k, path in enumerate(paths)]
+    changing = {path: keys for path, keys in seen if len(keys) > 4}
+    changing = changing or {path: keys for path, keys in seen if any(len(key) == 2 and is_users(key[0]) for key in keys)}
+    return (
+        f"{name} was traced for more than {VARIANTS} kinds of arguments; what changes: "
+        f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
+    )
+
+
+def say(text: str) -> None:
+    """Warn at the line of the program that is on the way here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)

@@ -7,7 +7,9 @@ import functools
 import operator
 import sys
 import types
+import typing
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +27,7 @@ from futurex.frontend.numbers import number_of
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
+    captured_value,
     is_internal_class,
     is_users,
     items,
@@ -137,10 +140,32 @@ def _abs(value: Any) -> Any:
 
 @special(isinstance)
 def _isinstance(value: Any, kinds: Any) -> bool:
-    answer = isinstance(_stand_in(value), kinds)
+    stand_in = _stand_in(value)
+    answer = isinstance(stand_in, kinds)
+    _asked_of_classes(isinstance, value if stand_in is value else type(stand_in), stand_in, kinds)
     if isinstance(value, Tracer) and value._loose and answer != isinstance(_stand_in(value).item(), kinds):
         _refuse_loose("isinstance()")
     return answer
+
+
+@special(issubclass)
+def _issubclass(kind: Any, kinds: Any) -> bool:
+    answer = issubclass(kind, kinds)
+    _asked_of_classes(issubclass, kind, kind, kinds)
+    return answer
+
+
+def _asked_of_classes(ask: Callable[[Any, Any], bool], what: Any, value: Any, kinds: Any) -> None:
+    """What a class of the user's answers by itself, as abstract ones do, where others are registered at any time, may
+    be another thing at the next call. Of what the function made nothing is asked again."""
+    for kind in kinds if isinstance(kinds, tuple) else typing.get_args(kinds) or (kinds,):
+        if isinstance(kind, tuple):
+            _asked_of_classes(ask, what, value, kind)
+            continue
+        made_by: Any = type(kind)
+        if is_users(kind) and made_by.__instancecheck__ is not type.__instancecheck__ and not current().is_own(value):
+            read, name = functools.partial(ask, value, kind), f"{ask.__name__}(..., {kind.__qualname__})"
+            captured_value(name, read(), read, (ask, id(what), id(kind)))
 
 
 def _refuse_loose(what: str) -> NoReturn:

@@ -35,6 +35,7 @@ from futurex.frontend.outside import (
     captured_value,
     check_state,
     describes,
+    guard_library,
     guard_method,
     is_internal_class,
     is_users,
@@ -152,6 +153,8 @@ class Runtime:
             result = unseen(getattr, value, name) if computes else getattr(value, name)
         if type(result) in METHODS:
             guard_method(value, result, name)
+        if isinstance(value, types.ModuleType) and callable(result) and _is_library(value):
+            guard_library(value, name, result)
         if isinstance(result, (*METHODS, types.BuiltinMethodType, types.MethodWrapperType)):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
@@ -507,7 +510,7 @@ def _nothing(state: Any) -> None:
 
 
 def _is_library(value: Any) -> bool:
-    """Modules that no program changes: their functions and constants need no guard."""
+    """Modules whose constants no program changes, and classes: they need no guard."""
     name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     return isinstance(value, types.ModuleType | type) and (name or "").split(".")[0] in (
         "numpy",

@@ -177,12 +177,14 @@ def remedy(changing: Iterable[Iterable[Key]]) -> str:
     )
 
 
-def alike(leaf: Any) -> Alike | None:
-    """A test whether something else is an input as this one is, with the same key; None where there is no short one."""
+def alike(leaf: Any, key: Key | None = None) -> Alike | None:
+    """A test whether something else is an input as this one is, with the same key; None where there is no short one.
+    Of an array the key is what it was when the trace was made, which may have been changed in place since."""
     kind, is_it = type(leaf), "{0}({now}) is {1}"
-    if kind is np.ndarray and leaf.flags.c_contiguous:
-        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {{now}}.flags.c_contiguous"
-        return test, (type, kind, leaf.dtype, leaf.shape)
+    if key is not None:
+        lies = "{now}.strides == {4}" if len(key) > 3 else "{now}.flags.c_contiguous"
+        test = f"{is_it} and {{now}}.dtype is {{2}} and {{now}}.shape == {{3}} and {lies}"
+        return test, (type, *key)
     if isinstance(leaf, np.generic):
         return f"{is_it} and {{now}}.dtype is {{2}}", (type, kind, leaf.dtype)
     if kind is float or kind is complex:

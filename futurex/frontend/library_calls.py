@@ -294,10 +294,13 @@ def cached_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function with ``functools.singledispatch``."""
+    """A function with ``functools.singledispatch``: another one may be registered for a class at any time."""
     if not args:
         raise TypeError(f"{function.__name__} requires at least 1 positional argument")
-    return call(function.dispatch(call(type, (args[0],), {})), args, kwargs)
+    kind = call(type, (args[0],), {})
+    read = functools.partial(function.dispatch, kind)
+    what, key = f"{function.__name__}.dispatch({kind.__name__})", ("dispatched", id(function), kind)
+    return call(captured_value(what, read(), read, key), args, kwargs)
 
 
 @special(collections.deque)

@@ -53,10 +53,14 @@ def fill(value: Any, entries: dict[Any, Any]) -> None:
     """Make the object hold these entries."""
     kind = type(value)
     if kind in LISTS:
+        if kind is list:
+            value[:] = entries.values()  # at once: another thread may look at it
+            return
         value.clear()
         value.extend(entries.values())
     elif kind in DICTS:
-        value.clear()
+        if len(value) != len(entries) or not all(map(operator.is_, value, entries)):
+            value.clear()
         for key, entry in entries.items():
             value[key] = entry
     elif kind is set:

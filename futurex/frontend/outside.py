@@ -17,7 +17,7 @@ from futurex.frontend.errors import Escape, python
 from futurex.frontend.held import Guard, Held, Row, The, can_be_input, entries, is_array, is_nest, rows_of
 from futurex.frontend.objects import describe, entries_of, has_attributes, is_state
 from futurex.frontend.placeholders import Either, Placeholder
-from futurex.frontend.reads import EntryOf, attribute
+from futurex.frontend.reads import EntryOf, GlobalName, attribute
 from futurex.frontend.standing import METHODS, Method, Standing
 from futurex.frontend.trace import current, set_aside
 from futurex.frontend.tracer import Tracer, entered
@@ -293,6 +293,15 @@ def guard_method(value: Any, method: types.MethodType | Method, name: str) -> No
         key = id(value), "method", name
         what = f"{type(value).__qualname__}.{name}"
         current().guards.setdefault(key, guard_of(what, attribute(value, name), method))
+
+
+def guard_library(module: types.ModuleType, name: str, function: Any) -> None:
+    """A function of NumPy's may be replaced, as tests do (``mock.patch("numpy.mean")``)."""
+    trace, key = current(), (id(module), name)
+    if key not in trace.guards and not trace.walking and not module.__name__.startswith("futurex"):
+        there = name in vars(module)  # a module's dict is asked in half the time that the module takes
+        read = GlobalName(vars(module), name) if there else attribute(module, name)
+        trace.guards[key] = guard_of(f"{module.__name__}.{name}", read, function)
 
 
 def guard_function(function: types.FunctionType) -> None:

@@ -7,21 +7,20 @@ import functools
 import inspect
 import itertools
 import time
-import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
-from futurex.frontend.brake import IN_VAIN, Brake, in_vain
+from futurex.frontend.brake import IN_VAIN, VARIANTS, Brake, in_vain, of_kinds, say
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
+from futurex.frontend.forsaken import Kinds
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
-from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key, remedy
+from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
@@ -35,6 +34,7 @@ from futurex.frontend.switch import disabled, disabling
 from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
 from futurex.frontend.trace import calls_futurized, tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
+from futurex.frontend.turns import in_turn, turn_of
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.plainly import called_plainly, plain_calls, plainly, throughout
@@ -52,7 +52,6 @@ from futurex.tree.pytree import Structure, flatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
-VARIANTS = 32  # traces kept for one function
 GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
 REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
@@ -69,8 +68,9 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library", "_limit", "_lock",
-        "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned", "plain",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
+        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned",
+        "plain",
     )  # fmt: skip
 
     def __init__(
@@ -86,11 +86,12 @@ class Futurized(Standing, Generic[P, R]):
         self._precision = precision
         self._limit = limit
         self._fragments = Fragments() if escape == "fragment" and not strict else None
-        self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
+        self._variants = Kinds(self)
         self._families = Families()
         self._brake = Brake()
         self._lane: Lane | None = None
         self._lock = forked.lock()
+        self._acts: bool | None = None  # do calls change what is not their own? None: there was none yet
         self._library = self._warned = library  # what everybody calls has arguments of many kinds
         self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
@@ -105,6 +106,8 @@ class Futurized(Standing, Generic[P, R]):
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:
+            if self._acts is not False and not (lock := turn_of(self, args))._is_owned():
+                return in_turn(lock, self, args, kwargs)
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
                 found, choice = lane.match(args, kwargs), lane.choice
@@ -123,14 +126,19 @@ class Futurized(Standing, Generic[P, R]):
             except Untraceable as error:
                 if not self._may_be_plain:
                     raise error.as_error() from None
+                self._acts = self._acts or False
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
                 return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
+                    self._acts = self._acts or False  # Python's own changes need no turns
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
+            before, self._acts = self._acts, bool(variant.changes or self._acts)
+            if before is False and self._acts:  # other threads may have changed what the call has found
+                return self(*args, **kwargs)
             self._remember(variant, leaves, args, kwargs)
             lane = variant.lane  # of a trace that others take turns with
             choice = lane.choice if lane is not None else None
@@ -223,6 +231,7 @@ class Futurized(Standing, Generic[P, R]):
                 return None
             if found is not None and (symbolic := self._symbolic(found, leaves, structure)) is not None:
                 return symbolic
+            self._variants.forget()
             variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
@@ -231,6 +240,7 @@ class Futurized(Standing, Generic[P, R]):
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
             self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
+            self._variants.note(variant)
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
                 self._warn_of_kinds(structure)
@@ -269,19 +279,10 @@ class Futurized(Standing, Generic[P, R]):
         """Say it, if nothing has been said yet."""
         if not self._warned:
             self._warned = True
-            warnings.warn(text, stacklevel=5)
+            say(text)
 
     def _warn_of_kinds(self, structure: Structure) -> None:
-        recent = [known[-1].leaves for known in [*self._variants.values()][-8:] if known]  # others are forgotten
-        seen = [
-            (path, {leaves[position] for leaves in recent if len(leaves) > position})
-            for position, path in enumerate(argument_paths(self.plain, structure))
-        ]
-        changing = {path: keys for path, keys in seen if len(keys) > 4}
-        self._warn(
-            f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
-            f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
-        )
+        self._warn(of_kinds(self._name(), argument_paths(self.plain, structure), [*self._variants.values()][-8:]))
 
     def _name(self) -> str:
         return getattr(self.plain, "__qualname__", type(self.plain).__name__)
@@ -591,8 +592,9 @@ def futurize(function: Any = None, /, **options: Any) -> Any:
     if isinstance(function, Futurized):
         function = function.moved(device) if "device" in options else function
         return function if limit is None else function.limited(limit)
-    if not callable(function):
-        raise TypeError(f"futurize takes a function, not {type(function).__name__}")
+    if not callable(function) or isinstance(function, type):  # what is made of a class would be none any more
+        shown = f"the class {function.__qualname__}: its methods" if callable(function) else type(function).__name__
+        raise TypeError(f"futurize takes a function, not {shown}")
     if any(is_one(function) for is_one in _GIVE_LATER):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
     return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device, limit=limit))

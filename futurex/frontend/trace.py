@@ -18,7 +18,7 @@ from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, describe, entries_of, restore
-from futurex.frontend.reads import IsSame
+from futurex.frontend.reads import IsSame, attribute
 from futurex.frontend.sites import Collected, MayBeCollected
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
@@ -136,7 +136,7 @@ class Scope:
 class Capture:
     """An array or number from outside: an input that is not an argument.
 
-    ``read`` gives it anew at every call (None: it is fixed).
+    ``read`` gives it anew at every call (None: it is fixed). ``kind``: what a finished trace knows of an array.
     """
 
     array: Any
@@ -145,6 +145,11 @@ class Capture:
     read: Callable[[], Any] | None
     key: Any = None
     guard: Guard | None = None
+    kind: Any = None
+
+    def found(self) -> Callable[[], Any]:
+        """What gives it at a call."""
+        return attribute(self, "array") if self.read is None else self.read
 
 
 class Trace:
@@ -201,14 +206,12 @@ class Trace:
         self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
-        self.exact = False  # are Python's numbers and NumPy's of the same type told apart wherever branches leave both?
-        self.inexact = False  # did it matter which of the two one is?
+        self.exact = self.inexact = False  # are Python's numbers told from NumPy's of one type? did it matter?
         self.crowded = False  # was a name more things than a loop carries?
         self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
-        self.keeps_apart = self.shares = False  # do names whose arrays branches made get their own? is there one?
-        self.meets_objects = False  # is a method of a user's class an operator?
+        self.keeps_apart = self.shares = self.meets_objects = False  # arrays of one name: see unshared.py
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""

@@ -173,7 +173,9 @@ class Variant:
         for guard in self.guards:
             test = None if guard.fixed else _test(guard)
             guards.append((guard.read, guard.value if guard.fixed else NEVER, test))
-        inputs = [(capture.read, capture.array, alike(capture.array)) for capture in self.captures]
+        inputs = [
+            (each.found(), NEVER if each.kind else each.array, alike(each.array, each.kind)) for each in self.captures
+        ]
         return unchanged([*guards, *inputs], self.valid)
 
     def wrote(self, error: BaseException | None, inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
@@ -209,12 +211,10 @@ class Variant:
 
     @staticmethod
     def _same_capture(capture: Capture) -> bool:
-        if capture.read is None:
-            return True
-        now, array = capture.read(), capture.array
-        if now is array or type(now) is not type(array):
+        now, array = capture.found()(), capture.array
+        if type(now) is not type(array) or (now is array and capture.kind is None):
             return now is array
-        return can_be_input(now) if type(array) is int else leaf_key(now) == leaf_key(array)
+        return can_be_input(now) if type(array) is int else leaf_key(now) == (capture.kind or leaf_key(array))
 
     def captured(self) -> list[Any]:
         """The arrays from outside as they are now."""
@@ -509,6 +509,8 @@ def _collect(
     variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
+    for capture in variant.captures:  # an array's shape and dtype may be set in place, or it is resized
+        capture.kind = leaf_key(capture.array) if type(capture.array) is np.ndarray else None
     variant.notes = list(dict.fromkeys(trace.notes))
     everything = [*params, *(capture.node for capture in trace.captures.values())]
     variant.generators = [k for k, node in enumerate(everything) if node.aval == STATE]

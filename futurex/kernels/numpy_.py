@@ -13,6 +13,7 @@ import numpy as np
 from futurex.kernels.parts import in_parts
 from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
+from futurex.kernels.warned import at_line
 from futurex.ops.index import fancy_index
 from futurex.ops.joined import write_blocks
 from futurex.ops.views import Chain, around, index_of, keep, store_into, view
@@ -171,11 +172,13 @@ def _reusable(node: Node) -> tuple[int, ...]:
 def _plain(node: Node) -> Callable[..., Any]:
     attrs = node.attrs
     kernel = functools.partial(_sized, node.record) if "dims" in attrs else node.record.kernel
+    source = node.src if isinstance(node.record.kernel, np.ufunc) else None  # others call code of their own
     if isinstance(node.aval, Aval) and node.aval.weak:
+        scalar = _python_scalar
         if node.op in ("negative", "invert") and node.dtype.kind == "i":
-            return lambda out, x: _python_scalar(_signed(kernel(x)))
-        return lambda out, *inputs: _python_scalar(kernel(*inputs, **attrs))
-    return lambda out, *inputs: kernel(*inputs, **attrs)
+            return lambda out, x: scalar(_signed(kernel(x)))
+        return at_line(lambda out, *inputs: scalar(kernel(*inputs, **attrs)), source)
+    return at_line(lambda out, *inputs: kernel(*inputs, **attrs), source)
 
 
 def _load(node: Node) -> Callable[..., Any]:
@@ -227,8 +230,8 @@ def _signed(value: Any) -> Any:
 
 def _ufunc(ufunc: np.ufunc, node: Node) -> Callable[..., Any]:
     if ufunc.nin == 1:
-        return lambda out, x: ufunc(x, out=out)
-    return lambda out, x, y: ufunc(x, y, out=out)
+        return at_line(lambda out, x: ufunc(x, out=out), node.src)
+    return at_line(lambda out, x, y: ufunc(x, y, out=out), node.src)
 
 
 def _where(node: Node) -> Callable[..., Any]:
@@ -246,18 +249,20 @@ def _where(node: Node) -> Callable[..., Any]:
 
 
 def _cast(node: Node) -> Callable[..., Any]:
-    weak, dtype = node.inputs[0].aval.weak, node.inputs[0].dtype
+    dtype, copyto = node.inputs[0].dtype, np.copyto
+    if not node.inputs[0].aval.weak:
+        return at_line(lambda out, x: (copyto(out, x, casting="unsafe"), out)[1], node.src)
 
     def call(out: Any, x: Any) -> Any:
-        x = np.asarray(x, dtype) if weak else x  # Python's ints wrap, too, but for one wider than a trace knows them
-        np.copyto(out, x, casting="unsafe")
+        np.copyto(out, np.asarray(x, dtype), casting="unsafe")  # Python's ints wrap, too, but for those of more bits
         return out
 
     return call
 
 
 def _matmul(node: Node) -> Callable[..., Any]:
-    return lambda out, x, y: np.matmul(x, y, out=out)
+    matmul = np.matmul
+    return at_line(lambda out, x, y: matmul(x, y, out=out), node.src)
 
 
 def _reduction(function: Any) -> Callable[[Node], Callable[..., Any]]:

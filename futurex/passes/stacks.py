@@ -34,7 +34,8 @@ def reduce_stacks(graph: Graph) -> Graph:
 
 
 def _in_steps(node: Node) -> Node | None:
-    node = (of_part(node) if node.op == "ufunc_reduce" else None) or node
+    whole = of_part(node) if node.op == "ufunc_reduce" else None
+    node = node if whole is None else whole
     if node.op not in _STEPS or not node.is_static or not isinstance(node.aval, Aval):
         return None
     (stack,) = node.inputs

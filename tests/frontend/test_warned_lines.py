@@ -57,3 +57,41 @@ def test_a_warning_that_is_an_error():
         for _ in range(3):
             with pytest.raises(RuntimeWarning, match="direct"):
                 np.asarray(futurized(np.ones(3), 1))
+
+
+def divides(x):
+    y = x + 0
+    return 1 / y
+
+
+def divides_elsewhere(x):
+    return (
+        2 / x
+    )
+
+
+def multiplies(x):
+    return (x + np.inf) @ x
+
+
+def casts(x):
+    return (x * 1j).astype(float)
+
+
+def is_a_number(x):
+    return np.float64(2) / x[0]
+
+
+@pytest.mark.parametrize("function", [divides, divides_elsewhere, multiplies, casts, is_a_number])
+def test_numpys_own_name_the_lines_of_the_program(function):
+    """Python shows a warning once for each line: one of futurex's would be the same for all programs."""
+    futurized, x = fx.futurize(function), np.zeros(3)
+
+    def told(function):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            np.asarray(function(x))
+        return [(each.category, each.filename, each.lineno) for each in found]
+
+    for _ in range(3):
+        assert told(futurized) == told(function) != []

@@ -120,3 +120,15 @@ def test_derivatives_through_a_stack():
         far = [x + step * (n == k) for n, x in enumerate((a, b))]
         near = [x - step * (n == k) for n, x in enumerate((a, b))]
         np.testing.assert_allclose(np.sum(np.asarray(slope)), (f(*far) - f(*near)) / (2 * step), rtol=1e-4)
+
+
+def test_a_join_beside_a_reduction_with_a_mask():
+    x = np.abs(NUMBERS[:4].reshape(-1))
+
+    def f(x, mask):
+        return np.concatenate([x, x]), np.max(x, where=mask, initial=-3), np.std(x, where=mask)
+
+    joined, most, spread = fx.futurize(f)(x, x > 1)
+    assert (np.asarray(joined) == np.concatenate([x, x])).all()
+    assert float(most) == x[x > 1].max()
+    assert np.isclose(spread, x[x > 1].std())

@@ -237,7 +237,7 @@ def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to
         traced = isinstance(leaf, Tracer)
         if not traced or leaf.dtype.kind not in "fc":
             shown = leaf.dtype if traced else " ".join(reprlib.repr(leaf).split())  # a table takes many lines
-            kind = f"an array of {shown}" if traced else f"a {type(leaf).__name__} ({shown})"
+            kind = f"an array of {shown}" if traced else f"{shown}, of type {type(leaf).__name__}"
             remedy = _remedy(leaf)
             raise TypeError(
                 f"cannot {what} {path}: it is {kind}; only arrays of floats have gradients. {remedy}"
@@ -249,6 +249,8 @@ def _remedy(leaf: Any) -> str:
     """What to do about a leaf that has no gradient."""
     if isinstance(leaf, Tracer):
         return "Pass floats (`.astype(float)`), or keep it in another argument"
+    if type(leaf) in (bool, int):
+        return "Pass a float, or keep it in another argument"
     return "Pass np.asarray of it" if hasattr(leaf, "__array__") else "Keep it in another argument"
 
 
