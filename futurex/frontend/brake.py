@@ -127,7 +127,8 @@ def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]])
     recent = [known[-1].leaves for known in last if known]  # others are forgotten
     seen = [(path, {leaves[k] for leaves in recent if len(leaves) > k}) for k, path in enumerate(paths)]
     changing = {path: keys for path, keys in seen if len(keys) > 4}
-    changing = changing or {path: keys for path, keys in seen if any(len(key) == 2 and is_users(key[0]) for key in keys)}
+    if not changing:  # traces of objects that are gone are gone, too
+        changing = {path: keys for path, keys in seen if any(len(key) == 2 and is_users(key[0]) for key in keys)}
     return (
         f"{name} was traced for more than {VARIANTS} kinds of arguments; what changes: "
         f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
