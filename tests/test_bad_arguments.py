@@ -22,7 +22,7 @@ def total(x):
         (lambda: fx.autocast(None), "autocast takes a function, not NoneType"),
         (lambda: fx.lower(None), "lower takes a function, not NoneType"),
         (lambda: fx.futurize(np.matrix), "futurize takes a function, not the class matrix: its methods"),
-        (lambda: fx.grad(total)(3), "it is 3, of type int; only arrays of floats have gradients. Pass a float, or"),
+        (lambda: fx.grad(total)(3), "it is an int (3); only arrays of floats have gradients. Pass a float, or"),
         (lambda: fx.lower(total, A).flatten([A]), "for other arguments: ((*,), {}), not (([*],), {})"),
         (lambda: fx.futurize(total, memory_limit=1.5), "not 1.5"),
         (lambda: fx.data.Sampler(10, 2.5, 0), "batch_size must be a whole number, not 2.5"),

@@ -50,6 +50,7 @@ _METHODS = frozenset((
     "cumprod", "item", "tolist", "nonzero", "trace", "round", "clip",
 ))  # fmt: skip
 _PROPERTIES = frozenset(("shape", "ndim", "size", "dtype"))
+_LISTS = (ast.List, ast.Tuple, ast.ListComp)
 _BINDERS = (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.alias, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -91,6 +92,8 @@ class _Uses:
         for name, places in self.places.items():
             if name in self.refused or not any(map(self._writes, places)) or not any(map(self._is_choice, places)):
                 continue
+            if all(map(self._counts, places)):
+                continue
             self.known = set()
             if all(map(self._suits, places)) and not self.known & self.local:
                 found[name] = sorted(self.known)
@@ -102,6 +105,12 @@ class _Uses:
         if isinstance(above, ast.AugAssign):
             return above.target is place
         return isinstance(above, ast.Subscript) and above.value is place and isinstance(above.ctx, ast.Store)
+
+    def _counts(self, place: ast.Name) -> bool:
+        """Is it read here, counted up, or bound to a constant? A name of which all is that is a number."""
+        above = self.above.get(place)
+        begins = isinstance(above, ast.Assign) and isinstance(above.value, ast.Constant)
+        return isinstance(place.ctx, ast.Load) or isinstance(above, ast.AugAssign) or begins
 
     def _is_choice(self, place: ast.Name) -> bool:
         """Is the name bound here, in a branch or round?"""
@@ -131,7 +140,9 @@ class _Uses:
 
     def _is_new(self, value: ast.expr) -> bool:
         """Is it an array that nothing else holds, or a number?"""
-        if isinstance(value, ast.BinOp | ast.Constant):
+        if isinstance(value, ast.BinOp):
+            return not isinstance(value.left, _LISTS) and not isinstance(value.right, _LISTS)
+        if isinstance(value, ast.Constant):
             return True
         if isinstance(value, ast.UnaryOp):
             return not isinstance(value.op, ast.Not)

@@ -237,7 +237,8 @@ def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to
         traced = isinstance(leaf, Tracer)
         if not traced or leaf.dtype.kind not in "fc":
             shown = leaf.dtype if traced else " ".join(reprlib.repr(leaf).split())  # a table takes many lines
-            kind = f"an array of {shown}" if traced else f"{shown}, of type {type(leaf).__name__}"
+            name = type(leaf).__name__
+            kind = f"an array of {shown}" if traced else f"{'an' if name[0] in 'aeiou' else 'a'} {name} ({shown})"
             remedy = _remedy(leaf)
             raise TypeError(
                 f"cannot {what} {path}: it is {kind}; only arrays of floats have gradients. {remedy}"
