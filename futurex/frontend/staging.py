@@ -69,8 +69,8 @@ class Futurized(Standing, Generic[P, R]):
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
         "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
-        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_variants", "_warned",
-        "plain",
+        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
+        "_warned", "plain",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,8 @@ class Futurized(Standing, Generic[P, R]):
         self._brake = Brake()
         self._lane: Lane | None = None
         self._lock = forked.lock()
-        self._acts: bool | None = None  # do calls change what is not their own? None: there was none yet
+        self._acts: bool | None = None  # do calls change what is not their own? None: there was no staged one yet
+        self._turns = 0
         self._library = self._warned = library  # what everybody calls has arguments of many kinds
         self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
@@ -133,7 +134,6 @@ class Futurized(Standing, Generic[P, R]):
                 return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
-                    self._acts = self._acts or False  # Python's own changes need no turns
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
             before, self._acts = self._acts, bool(variant.changes or self._acts)

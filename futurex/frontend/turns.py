@@ -7,6 +7,7 @@ meanwhile would be lost, as an entry that it has appended, which plain Python ke
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from futurex.frontend.plain import call_plainly
 
 PATIENCE = 2.0
 """Seconds after which a call no longer waits for its turn: two may wait for each other. It is plain Python then."""
+MANY, SOME, LONG = 32, 4, 10e-3
+"""Turns in which nothing was staged, after which a function takes none: so many, or some if one took so many seconds.
+Python's own changes need none, and others would wait for what sleeps or reads files."""
 _LOCKS = tuple(forked.lock() for _ in range(64))
 _FIXED = frozenset({np.ndarray, Array, bool, int, float, complex, str, type(None), np.float32, np.float64, np.int64})
 
@@ -36,9 +40,14 @@ def in_turn(lock: Any, function: Any, args: Any, kwargs: Any) -> Any:
     if not lock.acquire(timeout=0 if _mine.turns else PATIENCE):
         return call_plainly(function.plain, args, kwargs)
     _mine.turns += 1
+    began = time.perf_counter()
     try:
         return function(*args, **kwargs)
     finally:
+        if function._acts is None:
+            function._turns += 1
+            if function._turns >= (SOME if time.perf_counter() - began > LONG else MANY):
+                function._acts = False
         _mine.turns -= 1
         lock.release()
 

@@ -139,3 +139,20 @@ def test_a_list_is_never_seen_empty():
     stop.set()
     watching.join()
     assert set(seen) <= {1}
+
+
+def test_what_runs_as_plain_numpy_does_not_wait():
+    """After a few calls, in which nothing was staged."""
+    inside, most = [], []
+
+    def waits(x, box):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return memoryview(x.tobytes())[0]
+
+    f = fx.futurize(waits)
+    together(lambda k: f(X, None), 4)
+    assert max(most[80:]) > 1
+    assert "runs as plain NumPy" in f.explain()
