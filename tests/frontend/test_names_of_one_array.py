@@ -151,6 +151,47 @@ def test_other_names_see_what_is_written(statement, where, tmp_path):
         assert ends[0] == ends[1]
 
 
+def bound_to_what_is_kept(x, keeps):
+    h, k = x * 1.0, 0
+    while h @ h > 0.3 and k < 3:
+        if h.sum() > 1:
+            h = h + keeps
+        h -= 0.1
+        k += 1
+    return h.sum()
+
+
+def bound_before(x, keeps):
+    h, k = x + keeps, 0
+    while h @ h > 0.3 and k < 3:
+        if h.sum() > 1:
+            h = h * 0.5
+        h -= 0.1
+        k += 1
+    return h.sum()
+
+
+def kept_behind(x, keeps):
+    h, k = x * 1.0, 0
+    while h @ h > 0.3 and k < 3:
+        if h.sum() > 1:
+            h = h * 0.5
+        h -= 0.1
+        k += 1
+    return (h * keeps).sum()
+
+
+@pytest.mark.parametrize("function", [bound_to_what_is_kept, bound_before, kept_behind])
+def test_a_trace_with_operators_of_classes_does_without(function):
+    """What they return, or keep, may be the array that is written."""
+    f = fx.futurize(function)
+    for scale in (1.0, 0.1, 2.0):
+        mine, theirs = Keeps(), Keeps()
+        assert float(f(X * scale, mine)) == function(X * scale, theirs)
+        np.testing.assert_array_equal(mine.kept, theirs.kept)
+    assert "runs as plain NumPy:" in f.explain()
+
+
 def test_what_names_mean_is_asked():
     """A module that is called ``np`` and is not NumPy may return what it is given."""
     twin = types.SimpleNamespace(where=lambda test, a, b: b)
