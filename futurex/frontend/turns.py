@@ -40,11 +40,11 @@ def in_turn(lock: Any, function: Any, args: Any, kwargs: Any) -> Any:
     if not lock.acquire(timeout=0 if _mine.turns else PATIENCE):
         return call_plainly(function.plain, args, kwargs)
     _mine.turns += 1
-    began = time.perf_counter()
+    began = time.perf_counter() if function._acts is None else 0.0
     try:
         return function(*args, **kwargs)
     finally:
-        if function._acts is None:
+        if began and function._acts is None:
             function._turns += 1
             if function._turns >= (SOME if time.perf_counter() - began > LONG else MANY):
                 function._acts = False
