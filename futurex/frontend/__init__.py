@@ -2,9 +2,10 @@
 
 from futurex.frontend.array import Array
 from futurex.frontend.autocast import autocast
+from futurex.frontend.decorator import futurize
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower, precompile
-from futurex.frontend.staging import Futurized, futurize
+from futurex.frontend.staging import Futurized
 from futurex.frontend.switch import disable
 from futurex.frontend.transforms import (
     checkpoint,

@@ -454,7 +454,7 @@ def _is_traced() -> bool:
 
 def _lazily(function: Any) -> Any:
     """The futurized form of a NumPy function or operator."""
-    from futurex.frontend.staging import futurized
+    from futurex.frontend.decorator import futurized
 
     return futurized(function)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from futurex.frontend.staging import Futurized, futurize
+from futurex.frontend.decorator import futurize
+from futurex.frontend.staging import Futurized
 from futurex.ops.precision import STORAGE
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import copy
 import functools
 import inspect
 import itertools
@@ -17,16 +16,16 @@ import numpy as np
 from numpy._core.overrides import ARRAY_FUNCTIONS
 
 from futurex.frontend import control, fragments, keyed
+from futurex.frontend.constructing import construct, fills_a_tuple, wrapped
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
-from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.lists import note_growth
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.scipy_linalg import call_linalg, linalg_name
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
-from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, is_walked, source_of
+from futurex.frontend.numpy_api.source import IMPLEMENTATIONS, PURE, is_walked, source_of
 from futurex.frontend.outside import (
     any_traced,
     entered_whole,
@@ -38,18 +37,14 @@ from futurex.frontend.outside import (
     refuse_special,
     taken,
 )
-from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.standing import Method
 from futurex.frontend.texts import format_method, join_method
-from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import SCALARS, Tracer, entered
 from futurex.ops.opaque import identity
-from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
-from futurex.tree.node import const
-from futurex.tree.pytree import flatten, unflatten
 from futurex.tree.source import at, called_from, here, is_known
 
 Special = Callable[..., Any]
@@ -73,27 +68,11 @@ _PURE_NUMPY = PURE | (
         "fromfunction apply_along_axis apply_over_axes piecewise"
     )
 )
-_DATA_TYPES = (
-    np.dtype,
-    np.finfo,
-    np.iinfo,
-    *SCALARS,
-    str,
-    bytes,
-    slice,
-    range,
-    object,
-    frozenset,
-    types.SimpleNamespace,
-)
 LOOKED_AT = {"insert": 1, "pop": 1, "remove": 1, "index": 1}
 """Methods of lists, and how many of their arguments say where."""
 WITH_SOURCE = "define it in a file, a notebook, IPython, or at the prompt of Python 3.13, which keep what was typed"
 DEPTH = 60  # calls inside each other
 RECURSIONS = 16  # calls of a function from itself in branches on data
-_ANY = collections.namedtuple("_ANY", "")
-_OF_NAMED_TUPLES = frozenset({_ANY._replace.__code__, _ANY._make.__func__.__code__})  # type: ignore[attr-defined]
-_SEQUENCES = (type, tuple, list, np.ndarray, Tracer)
 _COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -170,7 +149,7 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(function, functools.partial):
         return _call_partial(function, args, kwargs)
     if isinstance(function, type):
-        return _construct(function, args, kwargs)
+        return construct(function, args, kwargs)
     return _call_other(function, args, kwargs)
 
 
@@ -207,14 +186,14 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             return function(*args)  # NumPy and Python scalars: the value is known now
         return call_ufunc(function, "__call__", args[: function.nin], {**kwargs, **out})
     if isinstance(owner, np.generic):
-        return _wrapped(function(*args, **kwargs))
+        return wrapped(function(*args, **kwargs))
     function = IMPLEMENTATIONS.get(function, function)
     name = getattr(function, "__name__", repr(function))
     if getattr(function, "__module__", "").startswith("numpy.random") or not isinstance(owner, types.ModuleType | None):
         raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
     traced = any_traced(args) or any_traced(kwargs.values())
     if not traced and function in _PURE_NUMPY and function not in HANDLERS:
-        return _wrapped(function(*args, **kwargs))
+        return wrapped(function(*args, **kwargs))
     inside = current().walking and isinstance(function, types.FunctionType)
     ways = [call_numpy] if function in HANDLERS else []
     ways += [_walk] if inside or is_walked(function) else []
@@ -248,23 +227,6 @@ def _first_that_works(ways: Sequence[Callable[..., Any]], *call_: Any) -> Any:
             raise reason from None
 
 
-def _wrapped(result: Any) -> Any:
-    """Arrays made during the trace are traced constants, so that writes into them are seen."""
-    if isinstance(result, np.ndarray):
-        if result.dtype.kind not in "biufc":
-            raise Escape(f"an array of dtype {result.dtype}", "only numbers and booleans are traced")
-        return new_array(const(result)) if result.flags.c_contiguous else fresh(const(result))
-    if isinstance(result, tuple):
-        found = {id(entry): _wrapped(entry) for entry in result}  # np.diag_indices has one array several times
-        parts = [found[id(entry)] for entry in result]
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    if isinstance(result, list):
-        return current().remember([_wrapped(entry) for entry in result])
-    if isinstance(result, np.generic | np.dtype | type | str) or type(result) in (*SCALARS, type(None)):
-        return result
-    raise Escape(f"a {type(result).__qualname__} made by NumPy", "what it holds is not known to the tracer")
-
-
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
     if name := special_name(function):
@@ -278,7 +240,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     if is_known(function):
         args, kwargs = tuple(map(entered_whole, args)), {name: entered_whole(arg) for name, arg in kwargs.items()}
         return made_of(function(*args, **kwargs), (args, kwargs))  # futurex's own code is written on traced values
-    if function.__code__ in _OF_NAMED_TUPLES and _fills_a_tuple(args):
+    if fills_a_tuple(function, args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(function(*held, **kwargs))  # they put values into a tuple, and look at none
     if is_rewritten(function):
@@ -479,119 +441,6 @@ def staged_callback(value: Any) -> Any:
     if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return lambda *args, **kwargs: call(value, tuple(map(entered, args)), kwargs)
     return value
-
-
-def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
-    if kind in CONSTRUCTED or kind in HANDLERS:
-        return (CONSTRUCTED.get(kind) or HANDLERS[kind])(*args, **kwargs)
-    if issubclass(kind, np.generic):
-        return _scalar_type(kind, args, kwargs)
-    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
-        return current().remember(kind(*args, **kwargs))
-    if kind in _DATA_TYPES or kind is collections.OrderedDict or _is_named_tuple(kind):
-        if kind in (bytes, frozenset, range):
-            refuse_special(args)
-        if kind in (str, bytes) and (any_traced(args) or kwargs):
-            raise Escape(f"{kind.__name__}() of a traced value", "plain Python needs the value here")
-        return current().remember(kind(*args, **kwargs))
-    if kind in (contextlib.nullcontext,):
-        return kind(*args, **kwargs)
-    if kind is super:
-        return super(*args)
-    if kind is contextlib.suppress or kind is contextlib._GeneratorContextManager:
-        return current().remember(kind(*map(staged_callback, args), **kwargs))
-    init = of_class(kind, "__init__")
-    if issubclass(kind, BaseException):
-        return _exception(kind, init, args, kwargs)
-    plain = kind.__new__ is object.__new__ and type(kind).__call__ is type.__call__
-    is_data = issubclass(kind, dict | list | set | np.ndarray)
-    if plain and not is_data and (isinstance(init, types.FunctionType) or init is object.__init__):
-        return _instance(kind, init, args, kwargs)
-    raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
-
-
-def _is_named_tuple(kind: type) -> bool:
-    """Is it made by its fields alone? A subclass may have another ``__new__``."""
-    maker = next(base for base in kind.__mro__ if "__new__" in vars(base))
-    return issubclass(kind, tuple) and "_fields" in vars(maker)
-
-
-def _fills_a_tuple(args: tuple[Any, ...]) -> bool:
-    """Of ``_replace`` and ``_make`` of named tuples: are they collections' own, of values that are there?"""
-    kind = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else tuple
-    make = getattr(getattr(kind, "_make", None), "__func__", None)
-    own = isinstance(make, types.FunctionType) and make.__code__ in _OF_NAMED_TUPLES
-    return own and all(isinstance(arg, _SEQUENCES) for arg in args)
-
-
-def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An exception: made as it is, or with a staged ``__init__``; a run makes it again from the same arguments."""
-    if not isinstance(init, types.FunctionType):
-        return current().remember(kind(*args, **kwargs))
-    error = current().remember(kind.__new__(kind, *args, **kwargs))
-    call(init, (error, *args), kwargs)
-    if kwargs:
-        raise Escape(f"making a {kind.__qualname__} with keyword arguments", "it is made again at every run")
-    error.__made_from__ = args
-    return error
-
-
-def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    instance = current().remember(object.__new__(kind))
-    if hasattr(kind, "__dataclass_fields__") and init.__code__.co_filename == "<string>":
-        from futurex.frontend.library_calls import fill_dataclass
-
-        fill_dataclass(instance, init, args, kwargs)
-    elif isinstance(init, types.FunctionType):
-        call(init, (instance, *args), kwargs)
-    return instance
-
-
-def _scalar_type(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    refuse_special(args, kwargs)
-    if len(args) == 1 and not kwargs and isinstance(args[0], Tracer):
-        if np.dtype(kind).kind not in "biufc":
-            raise Escape(f"numpy.{kind.__name__} of a traced value", "this dtype is not traced")
-        node, dtype = args[0]._node, np.dtype(kind)
-        return fresh(emit("element" if node.aval.weak and may_refuse(node.aval, dtype) else "cast", node, dtype=dtype))
-    if any_traced(args) or any_traced(kwargs.values()):
-        raise Escape(f"numpy.{kind.__name__} of containers with traced values", "use np.array")
-    return _wrapped(kind(*args, **kwargs))
-
-
-@special(copy.copy)
-def _copy(value: Any) -> Any:
-    if isinstance(value, Tracer):
-        return value if value.is_scalar else new_array(value._node)
-    if type(value) in (list, dict, set):
-        return current().remember(copy.copy(value))
-    raise Escape(f"copy.copy of a {type(value).__qualname__}", "what the copy shares is not known to the tracer")
-
-
-@special(copy.deepcopy)
-def _deepcopy(value: Any) -> Any:
-    if type(value) is TracedGenerator:
-        return value.copy()
-    leaves, structure = flatten(value)
-    if repeats(value) or len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
-        isinstance(leaf, np.ndarray | Tracer) for leaf in leaves
-    ):
-        raise Escape(
-            "copy.deepcopy of containers that hold one thing twice", "the copies would have to be one thing again"
-        )
-    copies = [_copy(entered(leaf)) if isinstance(leaf, np.ndarray | Tracer) else leaf for leaf in leaves]
-    if not all(isinstance(leaf, (Tracer, str, np.generic, type(None), *SCALARS)) for leaf in copies):
-        raise Escape("copy.deepcopy of objects", "what they hold is not known to the tracer")
-    return current().remember_all(unflatten(structure, copies))
-
-
-@special(np.errstate)
-def _errstate(**modes: Any) -> Any:
-    if set(modes.values()) - {"ignore", "warn"}:
-        raise Escape("np.errstate that raises or calls", "the state at run time is another one")
-    current().quiet |= {error: mode for error, mode in modes.items() if mode == "ignore"}
-    return current().remember(np.errstate(**modes))
 
 
 SPECIAL[itertools.chain] = lambda *columns: current().remember(itertools.chain(*map(items, columns)))

@@ -184,3 +184,11 @@ def _ignore(action: str, message: Any, category: Any, more: Any) -> None:
         for error, text in _TEXTS.items():
             if message.startswith(text) or re.match(message, f"{text} encountered in", re.IGNORECASE):
                 trace.quiet.setdefault(error, "warn")
+
+
+@special(np.errstate)
+def _errstate(**modes: Any) -> Any:
+    if set(modes.values()) - {"ignore", "warn"}:
+        raise Escape("np.errstate that raises or calls", "the state at run time is another one")
+    current().quiet |= {error: mode for error, mode in modes.items() if mode == "ignore"}
+    return current().remember(np.errstate(**modes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import copy
 import dataclasses
 import functools
 import inspect
@@ -20,6 +21,7 @@ from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, Special, call, special, staged_callback
 from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
+from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
 from futurex.frontend.numbers import has_attribute, number_of
@@ -34,10 +36,11 @@ from futurex.frontend.outside import (
     refuse_special,
     special_method,
 )
+from futurex.frontend.replay import repeats
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
 from futurex.ops.mathematics import KINDS
-from futurex.tree.pytree import flatten
+from futurex.tree.pytree import flatten, unflatten
 
 # -- dataclasses -----------------------------------------------------------------------------------------------------
 
@@ -320,3 +323,32 @@ def _counter(*args: Any, **kwargs: Any) -> Any:
         raise Escape("a Counter of traced values", "plain Python needs the values here")
     refuse_special(args)
     return current().remember(collections.Counter(*args, **kwargs))
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+@special(copy.copy)
+def _copy(value: Any) -> Any:
+    if isinstance(value, Tracer):
+        return value if value.is_scalar else new_array(value._node)
+    if type(value) in (list, dict, set):
+        return current().remember(copy.copy(value))
+    raise Escape(f"copy.copy of a {type(value).__qualname__}", "what the copy shares is not known to the tracer")
+
+
+@special(copy.deepcopy)
+def _deepcopy(value: Any) -> Any:
+    if type(value) is TracedGenerator:
+        return value.copy()
+    leaves, structure = flatten(value)
+    if repeats(value) or len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
+        isinstance(leaf, np.ndarray | Tracer) for leaf in leaves
+    ):
+        raise Escape(
+            "copy.deepcopy of containers that hold one thing twice", "the copies would have to be one thing again"
+        )
+    copies = [_copy(entered(leaf)) if isinstance(leaf, np.ndarray | Tracer) else leaf for leaf in leaves]
+    if not all(isinstance(leaf, (Tracer, str, np.generic, type(None), *SCALARS)) for leaf in copies):
+        raise Escape("copy.deepcopy of objects", "what they hold is not known to the tracer")
+    return current().remember_all(unflatten(structure, copies))
