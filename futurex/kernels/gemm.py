@@ -33,14 +33,13 @@ from futurex.tree.node import Node, apply
 
 _KINDS = {np.dtype(np.float32): SINGLE, np.dtype(np.float64): DOUBLE}
 LEAST_PRODUCT = 64**3
-"""Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS."""
-LEAST_DOUBLE = 1 << 20
-"""The same in double precision, where NumPy's BLAS is the alternative: functions of small arrays with smaller ones are
-compiled whole, with calls of it."""
+"""Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS, which makes it
+on one thread. Of more it wakes its own threads, which then turn round on the processors that kernels run on."""
 _MOST_TURNED = 4096
 """Rows up to which such a product of a turned first operand is made here: of more each inner element lies far away."""
 _MOST_SQUARE = 128
-"""Rows of a matrix times its own transpose up to which all products here take as long as half of them in BLAS."""
+"""Rows of a matrix times its own transpose up to which all products here take as long as half of them in a BLAS with
+vectors of half the length."""
 _HALF_AS_WIDE = ("Haswell", "Zen")
 """Processors as OpenBLAS calls them for which it has vectors of 32 bytes, also where they have some of 64: it gives
 those names to later ones that it does not know."""
@@ -172,12 +171,12 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
 
 
 def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
-    """The same in double precision, where NumPy's BLAS has half of this processor's vectors. Of a matrix and its own
-    transpose BLAS makes half of the products."""
-    many = batch * rows * inner * columns > LEAST_DOUBLE
+    """The same in double precision, where NumPy's BLAS is the alternative. Of a matrix and its own transpose that makes
+    half of the products."""
+    many = batch * rows * inner * columns > LEAST_PRODUCT
     fits = rows >= _ROWS and min(inner, columns) > _THIN and not (turned[0] and rows > _MOST_TURNED)
-    halved = by_itself(node) and rows > _MOST_SQUARE
-    return many and fits and not halved and blas_lags()
+    halved = by_itself(node) and (rows > _MOST_SQUARE or not blas_lags())
+    return many and fits and not halved and not panels.is_narrow()
 
 
 def blas_lags() -> bool:

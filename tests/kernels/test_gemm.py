@@ -366,7 +366,7 @@ def test_stacks_of_stacks_are_read_where_they_lie(data):
 
 
 @pytest.mark.parametrize("x, y, dtype", [
-    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((7, 1000), (1000, 100), "f4"),
+    ((64, 64), (64, 64), "f8"), ((64, 64), (64, 64), "f4"), ((7, 1000), (1000, 100), "f4"),
     ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
 ])  # fmt: skip
 def test_not_claimed(x, y, dtype, monkeypatch):
