@@ -33,8 +33,8 @@ from futurex.tree.node import Node, apply
 
 _KINDS = {np.dtype(np.float32): SINGLE, np.dtype(np.float64): DOUBLE}
 LEAST_PRODUCT = 64**3
-"""Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS, which makes it
-on one thread. Of more it wakes its own threads, which then turn round on the processors that kernels run on."""
+"""Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS, which makes
+it on one thread. Of more BLAS wakes its own threads, which then turn round on the processors that kernels run on."""
 _MOST_TURNED = 4096
 """Rows up to which such a product of a turned first operand is made here: of more each inner element lies far away."""
 _MOST_SQUARE = 128
@@ -174,7 +174,9 @@ def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, t
     """The same in double precision, where NumPy's BLAS is the alternative. Of a matrix and its own transpose that makes
     half of the products."""
     many = batch * rows * inner * columns > LEAST_PRODUCT
-    fits = rows >= _ROWS and min(inner, columns) > _THIN and not (turned[0] and rows > _MOST_TURNED)
+    least = DOUBLE.lanes if batch == 1 else 2 * DOUBLE.lanes
+    whole = columns >= 2 * DOUBLE.lanes or columns % DOUBLE.lanes == 0
+    fits = rows >= _ROWS and min(inner, columns) >= least and whole and not (turned[0] and rows > _MOST_TURNED)
     halved = by_itself(node) and (rows > _MOST_SQUARE or not blas_lags())
     return many and fits and not halved and not panels.is_narrow()
 

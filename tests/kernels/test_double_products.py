@@ -71,11 +71,17 @@ def check(x_shape, y_shape, turned, threads):
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.integers(1, 3), st.integers(16, 70), st.integers(17, 90), st.integers(17, 90), st.booleans(), st.booleans(),
+    st.integers(1, 3), st.integers(16, 70), st.integers(16, 90), st.integers(16, 90), st.booleans(), st.booleans(),
     st.integers(1, 3),
 )  # fmt: skip
 def test_any_sizes(all_sizes, batch, rows, inner, columns, x_turned, y_turned, threads):
     check((batch, rows, inner), (batch, inner, columns), (x_turned, y_turned), threads)
+
+
+@pytest.mark.parametrize("inner, columns", [(8, 64), (8, 8), (13, 24), (700, 8)])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_single_vectors_and_short_sums(all_sizes, inner, columns, turned):
+    check((45, inner), (inner, columns), turned, 2)
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
@@ -141,8 +147,12 @@ def test_what_is_left_to_blas(lagging, monkeypatch):
     assert claim(apply("matmul", x, turned), 2) is None  # half of the products there
     assert claim(apply("matmul", turned, x), 2) is not None
     assert claim(square, 2) is not None
-    for shapes in (((64, 64), (64, 64)), ((15, 900), (900, 900)), ((900, 16), (16, 900)), ((900, 900), (900, 16))):
+    stacks = ((90, 100, 8), (90, 8, 100)), ((90, 100, 100), (90, 100, 8))
+    few = ((15, 900), (900, 900)), ((900, 7), (7, 900)), ((900, 900), (900, 12))
+    for shapes in (((64, 64), (64, 64)), *few, *stacks):
         assert claim(product(*shapes), 2) is None
+    for shapes in (((900, 8), (8, 900)), ((900, 900), (900, 8)), ((90, 100, 16), (90, 16, 100))):
+        assert claim(product(*shapes), 2) is not None
     assert claim(product((5000, 40), (40, 40), (True, False)), 2) is None
     assert claim(product((64, 65), (65, 64)), 2) is not None
     monkeypatch.setattr(openblas, "core", lambda: "SkylakeX")  # with vectors as long, half of the products are faster
