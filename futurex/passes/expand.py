@@ -43,11 +43,13 @@ def expand(graph: Graph, *, free: bool = True) -> Graph:
     return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
 
-def without_sweeps(graph: Graph) -> Graph:
-    """The graph with the operations of ``fused_reduction`` nodes, and of regions of complex numbers, on their own."""
-    if not any(map(_is_swept, graph.nodes)):
+def without_sweeps(graph: Graph, kept: Callable[[Node], bool] = lambda node: False) -> Graph:
+    """The graph with the operations of ``fused_reduction`` nodes, but for those ``kept``, and of regions of complex
+    numbers, on their own."""
+    apart = {node for node in graph.nodes if _is_swept(node) and not kept(node)}
+    if not apart:
         return graph
-    return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) else None))
+    return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) and not kept(node) else None))
 
 
 def by_elements(graph: Graph) -> Graph:
