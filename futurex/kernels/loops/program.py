@@ -28,6 +28,8 @@ from futurex.tree.dims import is_static
 
 _INT = np.dtype(np.int64)
 _PAGE = 4096
+_FAILURES = 8
+"""Runs one after the other that fail, of code that is of no use."""
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
 
 
@@ -99,6 +101,7 @@ class Program:
         tapes have room for is memory by name only, until rounds write it."""
         self.source = Source(self)
         self._instances: deque[Instance] = deque()
+        self._failures = 0  # of the runs since the last one that was none
 
     def _take(
         self, emitter: Emitter, avals: Sequence[Aval], owned: int, split: Split | None
@@ -218,7 +221,13 @@ class Program:
             instance = self._made()
         results = instance.run(inputs, outs)
         self._instances.append(instance)
+        self._failures = 0 if results is not None else self._failures + 1
         return results
+
+    @property
+    def gives_up(self) -> bool:
+        """Did the last runs all end with a failure? Then others will."""
+        return self._failures >= _FAILURES
 
     def quickly(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         """The results for inputs that are known to be arrays and numbers of the right kinds, in C order."""
