@@ -184,7 +184,7 @@ def _multiplies_vectors(node: Node) -> bool:
     first, second = map(set, names)
     stack, extra = first & second & set(out), first ^ second
     of_one = bool(extra) and (extra <= first or extra <= second) and extra <= set(out)
-    apart = all(own[-1] not in stack and len(set(own)) == len(own) for own in names)
+    apart = all(own[-1:] not in stack and len(set(own)) == len(own) for own in names)
     return bool((first & second) - stack) and of_one and apart
 
 
