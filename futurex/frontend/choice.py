@@ -370,9 +370,10 @@ def _placed(mine: Structure, theirs: Structure, leaves: Iterator[tuple[Any, bool
 
 
 def has_rounds(plan: AnyPlan) -> bool:
-    """Does a run go through the rounds of a loop one by one?"""
+    """Does a run go through the rounds of a loop one by one, or does it after compiled code gave up?"""
     return isinstance(plan, Plan) and any(
-        each.kernel.backend == "structured" and each.node.op != "cond" for each in plan.instructions
+        (each.kernel.backend == "structured" and each.node.op != "cond") or getattr(each.kernel.late, "gives_up", False)
+        for each in plan.instructions
     )
 
 

@@ -24,15 +24,47 @@ def known_extent(node: Node) -> Dim | None:
 
 class Index:
     """An encoded index: ``entries`` in the form of :mod:`futurex.ops.views`, ``dynamic`` the nodes they refer to;
-    ``shape`` of the view where bounds that only the run knows leave extents that are known before."""
+    ``lengths`` that slices are known to leave, None for others and for entries that leave no axis."""
 
     def __init__(
-        self, entries: list[Entry], dynamic: list[Node], advanced: bool, shape: tuple[int, ...] | None
+        self, entries: list[Entry], dynamic: list[Node], advanced: bool, lengths: list[int | None], shape: Any
     ) -> None:
         self.entries = tuple(entries)
         self.dynamic = dynamic
         self.advanced = advanced
-        self.shape = shape
+        self._lengths, self._shape = lengths, shape
+
+    def steps(self, offset: int) -> list[tuple[Any, ...]]:
+        """The view as steps of a chain, whose nodes come after ``offset`` others.
+
+        Where bounds that only the run knows leave extents that are known before, a step says so; where they do of some
+        axes only (``x[k + 1 :, k : k + 1]``), those are cut first.
+        """
+        entries = [shifted(entry, offset) for entry in self.entries]
+        told = [length if _is_open(entry) else None for entry, length in zip(entries, self._lengths, strict=True)]
+        if all(length is None for length in told):
+            return [("index", tuple(entries))]
+        if all(length is not None for entry, length in zip(entries, self._lengths, strict=True) if entry[0] == "s"):
+            kept = (1 if entry[0] == "n" else length for entry, length in zip(entries, self._lengths, strict=True))
+            return [("index", tuple(entries)), ("sized", (*(each for each in kept if each is not None), *self._rest))]
+        axes = [k for k, entry in enumerate(entries) if entry[0] != "n"]
+        first = tuple(entries[k] if told[k] is not None else _ALL for k in axes)
+        cut = tuple(told[k] if told[k] is not None else extent for k, extent in zip(axes, self._shape, strict=False))
+        others = tuple(_ALL if length is not None else entry for entry, length in zip(entries, told, strict=True))
+        return [("index", first), ("sized", (*cut, *self._rest)), ("index", others)]
+
+    @property
+    def _rest(self) -> tuple[int, ...]:
+        """Extents of the axes behind those that are named."""
+        return tuple(self._shape[sum(entry[0] != "n" for entry in self.entries) :])
+
+
+_ALL: Entry = ("s", None, None, None)
+
+
+def _is_open(entry: Entry) -> bool:
+    """Is it a slice with a bound that only the run knows?"""
+    return entry[0] == "s" and any(isinstance(part, tuple) for part in entry[1:])
 
 
 def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
@@ -65,7 +97,7 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
             axis += entry[0] != "n"
     if advanced and parted is not None:
         _refuse_parted(entries, parted)
-    return Index(entries, dynamic, advanced, None if advanced else _known_shape(entries, dynamic, shape))
+    return Index(entries, dynamic, advanced, _known_lengths(entries, dynamic, shape, advanced), shape)
 
 
 def _refuse_parted(entries: list[Entry], parted: int) -> None:
@@ -79,23 +111,18 @@ def _refuse_parted(entries: list[Entry], parted: int) -> None:
         )  # fmt: skip
 
 
-def _known_shape(entries: list[Entry], dynamic: list[Node], shape: tuple[Any, ...]) -> tuple[int, ...] | None:
-    """The shape of a view whose slices end where the run says; None where that does not tell it, or none do."""
-    if not is_static(shape) or not any(isinstance(part, tuple) for entry in entries for part in entry[1:]):
-        return None
-    kept: list[int] = []
+def _known_lengths(
+    entries: list[Entry], dynamic: list[Node], shape: tuple[Any, ...], advanced: bool
+) -> list[int | None]:
+    """What each slice leaves of its axis; None where only the run tells it, and for entries that are none."""
+    if advanced or not is_static(shape) or not any(map(_is_open, entries)):
+        return [None] * len(entries)
+    found: list[int | None] = []
     axis = 0
     for entry in entries:
-        extent = 1 if entry[0] == "n" else shape[axis]
+        found.append(_length(entry[1:], dynamic, shape[axis]) if entry[0] == "s" else None)
         axis += entry[0] != "n"
-        if entry[0] == "s":
-            length = _length(entry[1:], dynamic, extent)
-            if length is None:
-                return None
-            kept.append(length)
-        elif entry[0] == "n":
-            kept.append(1)
-    return (*kept, *shape[axis:])
+    return found
 
 
 def _length(bounds: tuple[Any, ...], dynamic: list[Node], extent: int) -> int | None:

@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from futurex.frontend.axes import integer_axes_of, known_extent
 from futurex.frontend.errors import Escape
 from futurex.frontend.failing import may_fail
-from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted, takes_copy
+from futurex.frontend.indexing import Index, encode, is_element, lone_flag, takes_copy
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -344,10 +344,7 @@ class Tracer:
 
     def _subview(self, encoded: Index) -> Tracer:
         self._check_bounds(encoded)
-        offset = len(self._dynamic)
-        entries = tuple(shifted(entry, offset) for entry in encoded.entries)
-        known = () if encoded.shape is None else (("sized", encoded.shape),)
-        return self._extended(("index", entries), *known, dynamic=tuple(encoded.dynamic))
+        return self._extended(*encoded.steps(len(self._dynamic)), dynamic=tuple(encoded.dynamic))
 
     def _check_bounds(self, index: Index) -> None:
         for axis, entry in enumerate(entry for entry in index.entries if entry[0] != "n"):

@@ -179,8 +179,8 @@ def _matmul(node: Node, threads: int) -> Call | None:
     least = _LEAST_THIN if min(*x.shape[-2:], y.shape[-1]) <= _THIN else LEAST_PRODUCT
     if node.size * x.shape[-1] <= least:
         return None
-    if node.ndim == 2 and 1 in node.shape:  # a matrix times a vector: BLAS has a routine of its own for it
-        return None
+    if y.shape[-1] == 1 or (x.shape[-2] == 1 and (node.ndim == 2 or y.ndim > 2)):
+        return None  # a matrix times a vector, or a stack of them: BLAS has a routine of its own for it
     product = _Product(node, threads)
     return product if product.plain is not None else None
 

@@ -19,6 +19,7 @@ from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
 from futurex.ops.joined import stored
 from futurex.ops.normalize import normalised
 from futurex.ops.random import COUNTER_OPS
+from futurex.ops.reduce import axes_of
 from futurex.ops.special import exponentials_in_parts
 from futurex.ops.sweeps import FEWEST_ROWS
 from futurex.passes import drawn, windows
@@ -37,16 +38,18 @@ def expand(graph: Graph, *, free: bool = True) -> Graph:
     """
     if any(node.op in _LOCAL for node in graph.nodes):
         graph = rewrite(graph, _rule_of(_of_all))
-    if not any(node.op in _ROWWISE or node.op in _ALONE for node in graph.nodes):
+    if not any(node.op in _ROWWISE or node.op in _ALONE or node.op == "ufunc_reduce" for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
 
-def without_sweeps(graph: Graph) -> Graph:
-    """The graph with the operations of ``fused_reduction`` nodes, and of regions of complex numbers, on their own."""
-    if not any(map(_is_swept, graph.nodes)):
+def without_sweeps(graph: Graph, kept: Callable[[Node], bool] = lambda node: False) -> Graph:
+    """The graph with the operations of ``fused_reduction`` nodes, but for those ``kept``, and of regions of complex
+    numbers, on their own."""
+    apart = {node for node in graph.nodes if _is_swept(node) and not kept(node)}
+    if not apart:
         return graph
-    return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) else None))
+    return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) and not kept(node) else None))
 
 
 def by_elements(graph: Graph) -> Graph:
@@ -174,6 +177,8 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
 
 
 def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
+    if node.op == "ufunc_reduce":
+        return _added_in_logs(node, free)
     if node.op in _ALONE:
         return _ALONE[node.op](node)
     if node.op not in _ROWWISE or _is_scipys(node):
@@ -209,6 +214,31 @@ def _length(node: Node) -> Node | None:
         return None
     along = tuple(sorted(axis % x.ndim for axis in axes))
     return apply("sqrt", apply("sum", x * x, axis=along, keepdims=node.attrs["keepdims"], dtype=None))
+
+
+def _added_in_logs(node: Node, free: bool) -> Node | None:
+    """``np.logaddexp.reduce``: the largest element, and the logarithm of the sum of how many are as large and of what
+    the others add to it. One after the other has an exponential and a logarithm for each element."""
+    (x, *rest), attrs = node.inputs, node.attrs
+    name = _OF_SUMS.get(attrs["ufunc"])
+    if name is None or rest or attrs["out"] is not None or attrs["dtype"] not in (None, x.dtype):
+        return None
+    if not node.is_static or not isinstance(x.aval, Aval) or x.aval.weak or x.dtype not in APPROXIMATED:
+        return None
+    axes = axes_of(x.ndim, attrs["axis"])
+    count = math.prod(x.shape[axis] for axis in axes)
+    if count < 2 or x.size < _LEAST_IN_LOGS:  # of one element, it is that
+        return None
+    exponential, scale = name
+    top = apply("max", x, axis=axes, keepdims=True)
+    largest = apply("equal", x, top)
+    below = apply(exponential, x - where(apply("isfinite", top), top, 0.0))
+    most = apply("sum", apply("cast", largest, dtype=x.dtype), axis=axes, keepdims=True, dtype=None)
+    most = apply("maximum", most, 1.0)  # none is as large as NaN
+    added = apply("sum", where(largest, 0.0, below), axis=axes, keepdims=True, dtype=None) / most
+    found = top + (apply("log", most) + apply("log1p", added)) * scale
+    found = _freed([found], [x])[0] if free else found
+    return found if attrs["keepdims"] else apply("reshape", found, shape=node.shape)
 
 
 def _divided(node: Node) -> tuple[Node, Node] | None:
@@ -326,6 +356,10 @@ _ALONE: dict[str, Callable[[Node], Node | tuple[Node, ...] | None]] = {
     "norm": _length, "divmod": _divided, "modf": _parted, "round": _rounded
 }  # fmt: skip
 """Names of what is taken apart element by element, or by its own rule, and how."""
+_OF_SUMS = {"logaddexp": ("exp", 1.0), "logaddexp2": ("exp2", 1.0 / math.log(2.0))}
+"""Ufuncs that add in logarithms: the exponential, and the unit of its logarithm in natural ones."""
+_LEAST_IN_LOGS = 4
+"""Elements from which they are added up at once."""
 _MOST_DECIMALS = 22
 """Of powers of ten that are numbers of double precision: NumPy multiplies, this takes the power."""
 _FREE = {"sum": "free_sum", "max": "free_max"}

@@ -28,6 +28,7 @@ from futurex.passes.pooling import keep_places
 from futurex.passes.recompute import recompute
 from futurex.passes.reductions import arrange_reductions
 from futurex.passes.regions import inline_regions
+from futurex.passes.repeats import repeat_elements
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
 from futurex.passes.short_rows import write_out_short_rows
@@ -49,11 +50,11 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    tape_dear_values, thin_tapes, stack_tapes, expand, simplify, substitute, share, compute_everywhere, prune,
-    lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues, join_row_products,
-    join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders, gather_strides,
-    flatten_joins, pick_joins, assemble, give_loops, order_columns, join_in_place, fuse, join_updates, recompute,
-    join_siblings, write_through, copy_turned,
+    tape_dear_values, thin_tapes, stack_tapes, expand, simplify, repeat_elements, substitute, share, compute_everywhere,
+    prune, lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues,
+    join_row_products, join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders,
+    gather_strides, flatten_joins, pick_joins, assemble, give_loops, order_columns, join_in_place, fuse, join_updates,
+    recompute, join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

@@ -293,6 +293,24 @@ def test_rounds_one_by_one_have_the_choice_however_long_they_take(long_ones):
     assert f(x).result() == rounds(x)
 
 
+def test_so_has_a_loop_whose_compiled_code_always_gives_up(long_ones):
+    def eliminated(a):
+        a, i = a.copy(), 0
+        while i < len(a) - 1:  # of which nobody knows before that the column has one element
+            a[i + 1 :] -= a[i + 1 :, i : i + 1] * a[i] * 0.25
+            i += 1
+        return a
+
+    a = np.cos(np.arange(900.0)).reshape(30, 30)
+    f, wanted = fx.futurize(eliminated), eliminated(a)
+    fx.precompile(f, a)
+    for _ in range(20):
+        f(a).result()
+    settle(f, a)
+    np.testing.assert_allclose(f(a).result(), wanted, rtol=1e-12)
+    assert "plain NumPy, which is faster" in f.explain()
+
+
 def test_a_long_run_without_rounds_has_none(long_ones):
     f = fx.futurize(lambda x: np.linalg.inv(x) @ x)
     for _ in range(40):

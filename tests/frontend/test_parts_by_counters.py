@@ -93,6 +93,30 @@ def growing(x):
     return np.concatenate([x.ravel(), y])
 
 
+def pivots(x):
+    """Columns of one element beside rows that get shorter, as elimination reads them."""
+    a = x[:ROUNDS] @ x[:ROUNDS].T + np.eye(ROUNDS)
+    for k in range(ROUNDS - 1):
+        j = k + np.argmax(np.abs(a[k:, k]))
+        if j != k:
+            a[[k, j]] = a[[j, k]]
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= a[k + 1 :, k : k + 1] * a[k : k + 1, k + 1 :]
+    return a
+
+
+def corners(x):
+    """Beside what is known of one axis there are axes of one element, numbers and slices of known bounds."""
+    x, total = x.reshape(len(x), 2, 3).copy(), 0.0
+    for k in range(1, ROUNDS):
+        part = x[k:, None, 1, k - k : 2 - k + k]
+        total = 0.5 * total + part.sum() + part.shape[-1] - part.shape[1]
+        x[:k, 1:, k : k + 1] *= 0.5
+        x[k : k + 2, :, :k] += x[k : k + 2, :1, :k] * 0.25
+        total += x[:k][..., k - 1 : k].sum() + x[-k:, k : k + 2][0].sum()
+    return x.ravel() * total
+
+
 def named_rows(x):
     """A name for a part that its round writes, or changes through the name: the next round binds it anew."""
     x = x.copy()
@@ -141,7 +165,8 @@ def kept_from_a_round(x):
 
 
 UNROLLED = [read_behind, read_before, kept_from_a_round]
-FUNCTIONS = [paths, blocks, backwards, every_other, views_are_views, cut_off, nested, shapes, growing, named_rows]
+FUNCTIONS = [paths, blocks, backwards, every_other, views_are_views, cut_off, nested, shapes, growing, named_rows,
+             pivots, corners]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
@@ -208,6 +233,54 @@ def test_derivatives_and_maps():
     bump = np.zeros_like(X)
     bump[7, 2] = 1e-6
     np.testing.assert_allclose(by_x[7, 2], (loss(w, X + bump) - loss(w, X - bump)) / 2e-6, rtol=1e-5)
+
+
+def test_columns_beside_rows_that_get_shorter_are_arrays_of_one_column():
+    def eliminated(a):
+        a = a.copy()
+        for k in range(len(a) - 1):
+            a[k + 1 :] -= a[k + 1 :, k : k + 1] / a[k, k] * a[k]
+        return a
+
+    a = X[:20] @ X[:20].T + 4 * np.eye(20)
+    f = fx.futurize(eliminated)
+    np.testing.assert_allclose(f(a), eliminated(a), rtol=1e-12)
+    (loop,) = [each for each in f.graph(a).nodes if each.op == "loop"]
+    assert any(node.op == "load" and node.ndim == 2 and node.shape[1] == 1 for node in loop.attrs["body"].nodes)
+    gradient = np.asarray(fx.grad(lambda a: (eliminated(a) ** 2).sum())(a))
+    ahead, behind = ((eliminated(a + step * np.eye(20, k=1)) ** 2).sum() for step in (1e-6, -1e-6))
+    np.testing.assert_allclose(np.diag(gradient, 1).sum(), (ahead - behind) / 2e-6, rtol=1e-6)
+    several = np.stack([a, a.T, 2 * a])
+    np.testing.assert_allclose(fx.vmap(eliminated)(several), [eliminated(each) for each in several], rtol=1e-11)
+
+
+@given(
+    first=st.tuples(st.integers(-1, 2), st.integers(-4, 9), st.integers(-1, 2), st.integers(-4, 9)),
+    second=st.tuples(st.integers(-1, 2), st.integers(-2, 6), st.integers(0, 4)),
+    form=st.integers(0, 4), write=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_two_axes(first, second, form, write):
+    a, b, c, d = first
+    slope, offset, length = second
+
+    def function(x):
+        x, total = x.reshape(10, 8, 6).copy(), 0.0
+        for i in range(6):
+            rows, columns = slice(a * i + b, c * i + d), slice(slope * i + offset, slope * i + offset + length)
+            index = ((rows, columns), (columns, rows, 2), (rows, None, columns), (3, rows, columns),
+                     (rows, slice(1, 5), columns))[form]  # fmt: skip
+            part = x[index]
+            total = 0.5 * total + part.sum() + part.size
+            if write:
+                part += 0.25
+                x[index] *= 0.5
+        return total, x
+
+    found = fx.futurize(function)(X)
+    wanted = function(X)
+    for mine, numpys in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
 
 
 @given(

@@ -7,6 +7,7 @@ import pytest
 from compare import agree, outcome
 
 import futurex as fx
+from futurex.passes.pipeline import optimise
 
 UFUNCS = {
     name: getattr(np, name)
@@ -288,3 +289,55 @@ def test_running_sums_of_exponentials_far_apart_have_derivatives():
     for weights, expected in (([1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]), ([0, 0, 0, 0, 1, 0], [0, 0, 0.5, 0.5, 0, 0])):
         found = fx.grad(lambda x, w: (np.logaddexp.accumulate(x) * w).sum())(x, np.array(weights, float))
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("ufunc", [np.logaddexp, np.logaddexp2])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(2, 2), (5, 3), (40, 30), (3, 5000)])
+def test_sums_in_logarithms_are_added_up_at_once(ufunc, dtype, shape):
+    """As exactly as the type allows, also where one element is all of the sum, or several are as large."""
+    rng = np.random.default_rng(5)
+    x = (rng.normal(size=shape) * 8).astype(dtype)
+    x[0], x[1, :2], x[-1, 0] = -30.0, 0.0, -np.inf
+    for axis in (0, 1, -1, None):
+        for keepdims in (False, True):
+            f = fx.futurize(lambda x, axis=axis, keepdims=keepdims: ufunc.reduce(x, axis=axis, keepdims=keepdims))
+            exact = ufunc.reduce(x.astype(np.longdouble), axis=axis, keepdims=keepdims)
+            top = abs(x.max(axis=axis, keepdims=keepdims))
+            for _ in range(3):
+                found = np.asarray(f(x))
+                assert (found.dtype, found.shape) == (np.dtype(dtype), np.shape(exact))
+                assert (abs(found - exact) <= 4 * np.finfo(dtype).eps * np.maximum(abs(exact), top)).all()
+    graph = optimise(fx.lower(lambda x: ufunc.reduce(x, axis=1), x).graph)
+    assert all(node.op != "ufunc_reduce" for node in graph.nodes)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_ends_of_sums_in_logarithms(count):
+    x = np.zeros((7, count))
+    x[0], x[1], x[2, 0], x[3, 1], x[4, 0], x[4, 2] = -np.inf, np.inf, np.inf, np.nan, np.inf, -np.inf
+    x[5, 1:], x[6, 0] = -np.inf, -np.inf
+    f = fx.futurize(lambda x: np.logaddexp.reduce(x, axis=1))
+    for _ in range(4):
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(f(x), np.logaddexp.reduce(x, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(fx.grad(lambda x: np.logaddexp.reduce(x))(x[6]), (np.arange(count) > 0) / (count - 1))
+
+
+def test_sums_in_logarithms_inside_a_loop():
+    def filtered(a, moves, seen):
+        for row in seen:
+            a = np.logaddexp.reduce(a[:, None] + moves, axis=0) + row
+        return np.logaddexp.reduce(a)
+
+    rng = np.random.default_rng(6)
+    a, moves, seen = rng.normal(size=4), rng.normal(size=(4, 4)), rng.normal(size=(50, 4))
+    f = fx.futurize(filtered)
+    for _ in range(4):
+        np.testing.assert_allclose(f(a, moves, seen), filtered(a, moves, seen), rtol=1e-12)
+    step = 1e-6
+    slope = fx.grad(filtered)(a, moves, seen)
+    for k in range(4):
+        apart = step * (np.arange(4) == k)
+        wanted = (filtered(a + apart, moves, seen) - filtered(a - apart, moves, seen)) / (2 * step)
+        np.testing.assert_allclose(slope[k], wanted, rtol=1e-5, atol=1e-7)

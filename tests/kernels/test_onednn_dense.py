@@ -191,3 +191,16 @@ def test_tiles_cover_a_result_once(rows, columns, batch, threads):
     assert seen.min() == seen.max() == 1
     if rows >= 16 * threads or columns >= 64 * threads or (batch and batch[0] >= threads):
         assert len(tiles) >= threads
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "claimed"),
+    [
+        ((8, 512, 64), (8, 64, 1), False), ((8, 1, 512), (8, 512, 64), False), ((512, 64), (64, 1), False),
+        ((512, 1, 64), (64, 512), True), ((8, 512, 64), (8, 64, 2), True),
+    ],
+)  # fmt: skip
+def test_stacks_of_matrices_and_vectors_are_left_to_blas(first, second, claimed):
+    """It takes a quarter of the time for them. Rows that meet one matrix are a matrix."""
+    x, y = (param(Aval(shape, np.dtype(np.float32))) for shape in (first, second))
+    assert (OneDNNBackend.if_available().claim(apply("matmul", x, y), 2) is not None) == claimed

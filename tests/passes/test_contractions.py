@@ -60,7 +60,8 @@ def test_what_stays_a_contraction(text, dtype):
 
 
 SUMS = ["ij,ij->i", "ij,ij->j", "ij,ij->", "ij->i", "ij->j", "ij->", "ij,j->i", "j,ij->i", "ij,i->j", "bij,bij->bi",
-        "bij,bj->bi", "bij,bj->b", "bij,b->ij", "bij->i"]  # fmt: skip
+        "bij,bj->b", "bij,b->ij", "bij->i"]  # fmt: skip
+OF_VECTORS = ("ij,j->i", "j,ij->i", "ij,i->j", "bij,b->ij")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
@@ -84,7 +85,46 @@ def test_large_sums_of_products_are_regions(text, dtype):
         space = max(each.size for each in arrays)
         region = dtype != "i8" and space >= LEAST_SPACE
         assert any(node.op == "fused_reduction" for node in graph.nodes) == region
-        assert any(node.op == "einsum" for node in graph.nodes) != region
+        small = dtype != "i8" and text in OF_VECTORS and not region
+        assert any(node.op == "matmul" for node in graph.nodes) == small
+        assert any(node.op == "einsum" for node in graph.nodes) == (not region and not small)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("hd,htd->ht", ((2, 8), (2, 20, 8))), ("htd,hd->ht", ((2, 20, 8), (2, 8))),
+        ("ht,htd->hd", ((2, 20), (2, 20, 8))), ("hd,htd->ht", ((8, 64), (8, 200, 64))),
+        ("bhd,bthd->bht", ((2, 3, 8), (2, 5, 3, 8))),
+        ("bht,bthd->bhd", ((2, 3, 5), (2, 5, 3, 8))), ("bht,bthd->bhd", ((2, 8, 100), (2, 100, 8, 64))),
+        ("td,d->t", ((20, 8), (8,))), ("t,td->d", ((20,), (20, 8))),
+    ],
+)  # fmt: skip
+def test_matrices_and_vectors_are_products(text, shapes, dtype):
+    """Stacks too, and those in which the heads stand behind the time; the matrix is read as it lies."""
+    rng = np.random.default_rng(6)
+    arrays = [rng.normal(size=shape).astype(dtype) for shape in shapes]
+    inputs = [param(Aval(each.shape, each.dtype)) for each in arrays]
+    graph = optimise(Graph(inputs, [apply("einsum", *inputs, subscripts=text, optimize=False)]))
+    assert [node.op for node in graph.nodes].count("matmul") == 1
+    assert all(node.op not in ("einsum", "fused_reduction") for node in graph.nodes)
+    (product,) = (node for node in graph.nodes if node.op == "matmul")
+    turned = [each for each in product.inputs if each.op == "transpose" and each.attrs["axes"][-1] != each.ndim - 1]
+    assert not turned
+    (found,) = compile_plan(graph, optimised=True).run(arrays)
+    exact = np.einsum(text, *(each.astype(float) for each in arrays))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4 if dtype == "f4" else 1e-12)
+
+
+@pytest.mark.parametrize("text", ["dh,tdh->th", "i,jk->ijk", "ijk,kl->i", "iij,j->i"])
+def test_other_small_contractions_stay_numpys(text):
+    """The axis of a stack is the nearest, nothing is added up, of both operands something is."""
+    extents = {letter: 2 + k for k, letter in enumerate("dhtijkl")}
+    inputs = [param(Aval(tuple(extents[each] for each in names), np.dtype("f8")))
+              for names in text.split("->")[0].split(",")]  # fmt: skip
+    graph = optimise(Graph(inputs, [apply("einsum", *inputs, subscripts=text, optimize=False)]))
+    assert any(node.op == "einsum" for node in graph.nodes)
 
 
 def test_turned_operands_of_sums_stay_numpys():

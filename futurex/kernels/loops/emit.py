@@ -28,6 +28,7 @@ from futurex.kernels.loops import (
     searching,
     sizes,
     streams,
+    sweeps,
     triangular,
     values,
 )
@@ -79,6 +80,7 @@ class Emitter:
         self.memory = Memory()
         self.kernels = Kernels({}, set())
         self.calls: list[Call] = []
+        self.regions: list[tuple[int, str]] = []  # words for the addresses of kernels, and the texts of these
         self.look: int | None = None  # the first of the words of looks
         self.asks = False  # does it call functions of Python's own with numbers?
         self.objects: dict[int, Any] = {}  # opaque constants
@@ -230,7 +232,7 @@ class Emitter:
 
     def graph(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """The results of a sub-graph; the caller releases them."""
-        graph = by_elements(without_sweeps(graph))  # every reduction has a form of its own here
+        graph = by_elements(without_sweeps(graph, self._calls_region))  # other reductions have forms of their own here
         graph = fuse_small(graph, of_complex=complexes.known())
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
         scheduled = schedule(graph)
@@ -266,6 +268,10 @@ class Emitter:
             if node not in inner or node in graph.outs[:k]:
                 self.hold(results[k])
         return results
+
+    def _calls_region(self, node: Node) -> bool:
+        """Is it a region that a kernel is called for? Not for parts of arrays, of which the kernel knows nothing."""
+        return self.part is None and sweeps.program_of(node) is not None
 
     def _node(self, placed: Placed, inputs: list[Any]) -> Any:
         node = placed.node
@@ -403,6 +409,7 @@ _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {
 }
 _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "fused": elementwise.fused,
+    "fused_reduction": sweeps.region,
     **dict.fromkeys(
         ("sum", "free_sum", "prod", "max", "free_max", "min", "any", "all"), reductions.reduction
     ),

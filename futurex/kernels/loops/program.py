@@ -28,6 +28,8 @@ from futurex.tree.dims import is_static
 
 _INT = np.dtype(np.int64)
 _PAGE = 4096
+_FAILURES = 8
+"""Runs one after the other that fail, of code that is of no use."""
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
 
 
@@ -78,8 +80,10 @@ class Program:
             raise Unsupported("a loop whose parts need each other")
         self._text = emitter.text(scalars, parts, self.threads > 1)
         self._entry = compiled(self._text, wait=not is_behind())
-        if self._entry.error is not None:
-            raise Unsupported(str(self._entry.error))
+        self.regions = [(word, text, compiled(text, wait=not is_behind())) for word, text in emitter.regions]
+        for entry in (self._entry, *(entry for _, _, entry in self.regions)):
+            if entry.error is not None:
+                raise Unsupported(str(entry.error))
         memory = emitter.memory
         self.scratch = -(-memory.scratch // _PAGE) * _PAGE if self.threads > 1 else memory.scratch
         self.words = memory.words
@@ -97,6 +101,7 @@ class Program:
         tapes have room for is memory by name only, until rounds write it."""
         self.source = Source(self)
         self._instances: deque[Instance] = deque()
+        self._failures = 0  # of the runs since the last one that was none
 
     def _take(
         self, emitter: Emitter, avals: Sequence[Aval], owned: int, split: Split | None
@@ -190,26 +195,39 @@ class Program:
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
         """Be done when this returns, if ``wait``."""
         if wait:
-            compiled(self._text)
+            for text in (self._text, *(text for _, text, _ in self.regions)):
+                compiled(text)
 
     @property
     def ready(self) -> bool:
         """Is the code there?"""
-        return self._entry.ready
+        return self._entry.ready and all(entry.ready for _, _, entry in self.regions)
+
+    def _made(self) -> Instance:
+        """The memory of one call more, with the addresses of the kernels that the code calls."""
+        for word, _, entry in self.regions:
+            self.template[word] = entry.address
+        return Instance(self, self._entry)
 
     def __call__(self, *inputs: Any, outs: Sequence[Any] | None = None) -> tuple[Any, ...] | None:
         """The results; ``outs``: arrays that they are written into, and None for those that have none. The code works
         on those that grow out of owned inputs."""
-        if not self._entry.ready:
+        if not self.ready:
             self.interpreted += 1
             return None
         try:
             instance = self._instances.pop()
         except IndexError:
-            instance = Instance(self, self._entry)
+            instance = self._made()
         results = instance.run(inputs, outs)
         self._instances.append(instance)
+        self._failures = 0 if results is not None else self._failures + 1
         return results
+
+    @property
+    def gives_up(self) -> bool:
+        """Did the last runs all end with a failure? Then others will."""
+        return self._failures >= _FAILURES
 
     def quickly(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         """The results for inputs that are known to be arrays and numbers of the right kinds, in C order."""
