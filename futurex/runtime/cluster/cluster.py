@@ -89,7 +89,7 @@ class Cluster:
         self._elastic: list[ElasticRun] = []
         self._ears: dict[str, Ear] = {}
         self._graphs: set[str] = set()
-        self._broken: LocalityLost | None = None
+        self._gone: str | None = None  # the address of a locality that is lost
         self._is_closed = False
         self._closing = contextlib.ExitStack()
         self._generation = 0
@@ -231,7 +231,7 @@ class Cluster:
         """
         return ask_workers(
             self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
-            lost=lambda: self._broken,
+            lost=self._lost,
         )  # fmt: skip
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Cluster:
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
         for run in under_way:
             run.detach()
-        if self.client.status == "running" and self._broken is None:
+        if self.client.status == "running" and self._gone is None:
             with contextlib.suppress(Exception):
                 ask_workers(
                     self.client, host.close_session, self._session, workers=self.addresses, seconds=SOON,
@@ -306,10 +306,15 @@ class Cluster:
             timer.start()
         if address not in self.addresses:
             return
-        if self._broken is None:
-            self._broken = LocalityLost(self.addresses.index(address), address, "an earlier run")
+        if self._gone is None:
+            self._gone = address
         for run in list(self._runs.values()):
             run.lost(address)
+
+    def _lost(self) -> LocalityLost | None:
+        """Of the first locality that is lost, if one is; each time another error, with the frames of its own raise."""
+        gone = self._gone
+        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, "an earlier run")
 
     def _refill(self) -> None:
         if self.client.status == "running" and self._wanted is not None:
@@ -351,8 +356,8 @@ class Cluster:
         if a locality is gone already, ClusterUnreachable if the cluster is closed.
         """
         self._check_open()
-        if self._broken is not None:
-            raise self._broken
+        if (lost := self._lost()) is not None:
+            raise lost
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
@@ -372,8 +377,8 @@ class Cluster:
         run.watch(tasks)
         if self._wanted is None:  # else the scheduler is in this process
             self._pulse.begin()
-        if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
-            run.lost(self._broken.address)
+        if self._gone is not None:  # a worker left before this run was there to hear of it: its task would wait
+            run.lost(self._gone)
         return run
 
     @contextlib.contextmanager
