@@ -392,15 +392,21 @@ class Cluster:
         >>> timeline.overlap()                                    # doctest: +SKIP
         {0: 0.93, 1: 0.91}
         """
+        self._check_open()
         ranks = {address: rank for rank, address in enumerate(self.addresses)}
-        timeline = Timeline()
+        timeline, name = Timeline(), uuid.uuid4().hex
+        found: dict[str, Any] = {}
         try:
-            self._ask(host.start_trace, self._session, ranks)
+            self._ask(host.start_trace, self._session, ranks, name)
             yield timeline
         finally:
-            found = ask_workers(
-                self.client, host.stop_trace, workers=self.addresses, seconds=config.deadline(), on_error="return"
-            )
+            if not self._is_closed and self._connection.stands:  # else there is nobody to ask, as is said below
+                there = workers_of(self.client)
+                found = ask_workers(
+                    self.client, host.stop_trace, name, workers=[each for each in ranks if each in there],
+                    seconds=config.deadline(), on_error="return",
+                )  # fmt: skip
+        self._check_open()
         recorded = merged(each for each in found.values() if isinstance(each, Timeline))
         timeline.events, timeline.clock_error = recorded.events, recorded.clock_error
         if path is not None:
@@ -447,6 +453,7 @@ class Cluster:
         ``fx.Cluster`` afterwards.
         """
         n = whole_number("the number of localities", n, 1)
+        self._check_open()
         if self.client.cluster is None:
             raise TypeError("this cluster was reached by its address: start or stop workers where it was started")
         if self._wanted is not None:
