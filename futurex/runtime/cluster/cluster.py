@@ -49,6 +49,7 @@ from futurex.runtime.transport.auth import Secret
 from futurex.tree.given import plain_array
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
+from futurex.uninterrupted import uninterrupted
 
 TRANSPORTS = ("auto", "local", "tcp", "ucx")
 _names = itertools.count(1)
@@ -133,9 +134,9 @@ class Cluster:
         n = whole_number("the number of localities", n, 1)
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
-        dashboard.register()
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
         with dask.config.set(settings), _spared_interrupts():
+            dashboard.register()
             try:
                 cluster = LocalCluster(
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
@@ -545,19 +546,12 @@ def _spared_interrupts() -> Iterator[None]:
     is interrupted while it starts would leave workers.
     """
     resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
-    handler, came = signal.getsignal(signal.SIGINT), []
-    handles = handler is not None and threading.current_thread() is threading.main_thread()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    if handles:  # older threads, those of NumPy's BLAS, take what this one blocks, and Python then acts in this one
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if handles:
-            signal.signal(signal.SIGINT, handler)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+    with uninterrupted():  # older threads, as NumPy's BLAS has, take what this one blocks, and Python acts in this one
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:
