@@ -299,6 +299,9 @@ def _arrays(what: str, data: Any) -> Arrays:
 def _metrics(metrics: Metrics | None) -> Metrics:
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics is a dict of functions by name, as {{'accuracy': accuracy}}, not {metrics!r}")
+    for name, metric in (metrics or {}).items():
+        if not callable(metric):
+            raise TypeError(f"the metric {name!r} is a function (params, *batch), not {metric!r}")
     return dict(metrics or {})
 
 
@@ -360,8 +363,10 @@ def _settings(
 ) -> Settings | None:
     """How an elastic run is to behave; None for one that is not."""
     if commit_every is None:
-        if most is not None:
-            raise ValueError("max_workers is for runs that workers may join: commit_every=10")
+        own = {"min_workers": least, "max_workers": most, "stall_seconds": stall, "wait_seconds": wait}
+        for name, value in own.items():  # to run on without them would be found when a worker is lost
+            if value != inspect.signature(fit).parameters[name].default:
+                raise ValueError(f"{name} is for runs that workers may leave and join: commit_every=10")
         return None
     if not isinstance(group, ElasticGroup):
         raise ValueError("commit_every is for runs on several localities, of which some may be lost: on=fx.Cluster(2)")
