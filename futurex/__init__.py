@@ -30,6 +30,7 @@ from futurex.frontend import (
 )
 from futurex.nn import random
 from futurex.runtime.timeline import trace
+from futurex.uninterrupted import uninterrupted as _uninterrupted
 
 if TYPE_CHECKING:
     from futurex import data, models, numpy, optim
@@ -61,7 +62,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         # Python names the nearest attribute where it knows whose it would be.
         raise AttributeError(f"module 'futurex' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    value = globals()[name] = getattr(importlib.import_module(f"futurex.{_LATE[name]}"), name)
+    with _uninterrupted():  # of Dask, a second of imports
+        value = globals()[name] = getattr(importlib.import_module(f"futurex.{_LATE[name]}"), name)
     return value
 
 

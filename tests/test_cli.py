@@ -4,15 +4,17 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.cli import doctor
+from futurex.cli import doctor, train
 from futurex.cli.main import main
 from futurex.cli.train import tree_nodes
 from futurex.errors import MissingExtra
+from futurex.runtime.timeline import Timeline
 from futurex.training.checkpoint import load
 
 
@@ -47,10 +49,22 @@ def test_har_trains_on_what_it_is_limited_to(tmp_path, capsys):
 def test_two_localities_say_how_much_communication_was_hidden(tmp_path, capsys):
     options = ["--localities", "2", "--epochs", "2", "--limit", "200"]
     assert main(["train", "mlp", *options, "--out", str(tmp_path)]) == 0
-    assert re.search(r"communication hidden +\d+% of [\d.]+ s", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert re.search(r"communication hidden +\d+% of [\d.]+ s", said)
+    assert re.search(r"beside instructions +\d+%, \d+% of the recorded", said)
+    assert re.search(r"time +[\d.]+ s for 2 epochs, 4 steps", said)
     page = (tmp_path / "report.html").read_text()
     assert "rank 0" in page
     assert "rank 1" in page
+
+
+def test_a_run_that_is_over_before_steps_are_recorded_says_nothing_of_them():
+    record = {"accuracy": 0.5, "loss": 1.0, "val_loss": 1.0, "seconds": 1.0, "samples_per_second": 9.0}
+    record |= {"comm_seconds": 0.2, "exposed_comm_seconds": 0.1}
+    run = SimpleNamespace(history=[record], step=2, status="done", timeline=Timeline(), counters=[], memory=[])
+    facts = train._facts(run, train.JOBS["mlp"], 3.0)
+    assert (facts["time"], facts["communication hidden"]) == ("3.0 s for 1 epoch, 2 steps (done)", "50% of 0.20 s")
+    assert "beside instructions" not in facts
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,27 @@ def test_order_depends_on_seed_and_epoch_and_is_resumed_in_the_middle():
     assert np.array_equal(order[40:], np.concatenate(list(sampler.epoch(2, start=5))))
 
 
+def test_an_epoch_begins_at_one_of_its_batches():
+    sampler = Sampler(10, 4, seed=0)
+    for number, start in ((0, -1), (-1, 0)):  # the former had a batch of nothing before the first
+        with pytest.raises(ValueError, match="must be at least 0, not -1"):
+            list(sampler.epoch(number, start))
+    assert list(sampler.epoch(0, start=3)) == []
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.9999])
+def test_a_part_without_digits_is_refused(share):
+    pytest.importorskip("sklearn")
+    with pytest.raises(ValueError, match="of 1797 digits leaves a part empty"):
+        load_digits(test_share=share)
+
+
+@pytest.mark.parametrize("options", [{"test_subjects": (1.7,)}, {"window": 40.5}, {"step": 2.5}])
+def test_counts_and_numbers_of_people_are_whole(options, watch, cache):
+    with pytest.raises(TypeError, match="must be a whole number, not"):
+        load_har(**options)
+
+
 @pytest.mark.parametrize("rank, size", [(-1, 2), (2, 2), (0, 0)])
 def test_a_rank_outside_the_cluster_has_no_share(rank, size):
     with pytest.raises(ValueError, match="rank"):

@@ -533,11 +533,26 @@ def test_given_arrays_may_be_changed_once_fit_has_returned(place, request):
         run = fx.fit(mean_square, *given, validation=held_out, **options)
         if change:
             for array in [*given[0].values(), *given[1], *held_out]:
-                array.fill(0)
+                array.fill(3)  # parameters begin with zeros
         return run.result(60), [record["val_loss"] for record in run.history], fx.optim.average(run.state)
 
     for found, expected in zip(flatten(trained(True))[0], flatten(trained(False))[0], strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_given_parameters_may_be_changed_at_once():
+    data = np.full((8, 1 << 18), 1e-3), np.ones(8)
+
+    def loss(w, x, y):
+        return ((x @ w - y) ** 2).mean()
+
+    for _ in range(4):  # what is changed is changed while the first step begins, if that is not too quick
+        given = np.zeros(1 << 18)
+        run = fit(loss, given, data, optimizer=fx.optim.sgd(0.1), batch_size=8)
+        given.fill(3.0)
+        assert np.ptp(run.result(WAIT)) == 0.0
+        assert run.result()[0] < 1.0
+        assert np.all(given == 3.0)
 
 
 def test_what_is_mapped_from_a_file_or_read_only_is_not_copied(tmp_path):

@@ -27,3 +27,21 @@ def test_a_name_that_is_not_there_names_the_nearest():
     program = "import futurex as fx; fx.gradd"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert "AttributeError: module 'futurex' has no attribute 'gradd'. Did you mean: 'grad'?" in done.stderr
+
+
+def test_an_interrupt_while_a_package_is_imported_comes_when_it_is():
+    program = """
+import os, signal, sys
+import futurex as fx
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "distributed.client":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+try:
+    fx.Cluster
+except KeyboardInterrupt:
+    print("interrupted", "distributed" in sys.modules, fx.Cluster.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["interrupted", "True", "Cluster"], done.stderr

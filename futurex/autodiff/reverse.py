@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.autodiff.idle import without_idle
 from futurex.autodiff.silence import silent
 from futurex.ops.tapes import Tape, added, plain, zeros_for
 from futurex.tree.activity import carries, influenced
@@ -213,7 +214,7 @@ def pullback(
 
 def _of_part(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
     """The pullback of a sub-graph, which runs elsewhere too."""
-    return silent(pullback(graph, wrt, of))
+    return without_idle(silent(pullback(graph, wrt, of)))
 
 
 def grad(graph: Graph, wrt: Sequence[int]) -> Graph:

@@ -18,12 +18,14 @@ COUNT = Aval((), np.dtype(np.int64))
 def segmented(graph: Graph, every: int) -> Graph:
     """The graph with its loops, also those inside branches and bodies, in segments of ``every`` rounds.
 
-    A loop whose test has effects stays as it is: the test runs once more at the end of a segment.
+    A loop whose test has effects stays as it is: the test runs once more at the end of a segment. So does one with a
+    tape, of a derivative that ``graph`` takes, and its twin without: on tape is every round, not every segment.
     """
+    taped = {_rounds(node) for node in graph.nodes if node.op == "loop" and node.attrs["tape"]}
 
     def rebuild(node: Node, inputs: list[Node]) -> Node:
         attrs = {k: segmented(v, every) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
-        if node.op == "loop" and not any(each.op != "param" and each.record.effect for each in attrs["test"].nodes):
+        if node.op == "loop" and _rounds(node) not in taped and not _acts(attrs["test"]):
             return _in_segments(node, inputs, attrs["test"], attrs["body"], every)
         if any(attrs[name] is not node.attrs[name] for name in attrs):
             return build(node.record, tuple(inputs), attrs, node.aval, node.src)
@@ -31,6 +33,14 @@ def segmented(graph: Graph, every: int) -> Graph:
 
     outs = substitute(graph, {node: node for node in graph.params}, rebuild)
     return graph if outs == list(graph.outs) else Graph(graph.params, outs, graph.name)
+
+
+def _acts(test: Graph) -> bool:
+    return any(node.op != "param" and node.record.effect for node in test.nodes)
+
+
+def _rounds(node: Node) -> tuple[object, ...]:
+    return node.inputs, node.attrs["test"], node.attrs["body"]
 
 
 def _in_segments(node: Node, inputs: list[Node], test: Graph, body: Graph, every: int) -> Node:
@@ -46,5 +56,5 @@ def _in_segments(node: Node, inputs: list[Node], test: Graph, body: Graph, every
     )  # fmt: skip
     segment = Graph(own, [item(inner, k) for k in range(n)], f"{body.name}_segment")
     return build(
-        node.record, tuple(inputs), {"test": test, "body": segment, "tape": node.attrs["tape"]}, node.aval, node.src
+        node.record, tuple(inputs), {"test": test, "body": segment, "tape": ()}, node.aval, node.src
     )

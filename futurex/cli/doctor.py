@@ -129,8 +129,12 @@ def _shared_memory() -> str:
         return f"problem: {error}; localities of this machine need transport='tcp'"
     finally:
         os.close(descriptor)
+    from futurex.runtime.transport.arena import room  # of systems that have such memory
+
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"anonymous, up to {free / 1e9:.1f} GB free now (the size of /dev/shm does not matter)"
+    nbytes, why = room(2)
+    bound = f"; each of two localities may have {nbytes / 1e9:.1f} GB, by {why}" if why else ""
+    return f"anonymous, up to {free / 1e9:.1f} GB free now (the size of /dev/shm does not matter){bound}"
 
 
 def _loopback() -> str:

@@ -137,6 +137,10 @@ def _start(options: argparse.Namespace, job: Job, data: Dataset, params: Any, gr
     )  # fmt: skip
 
 
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def _facts(training: Run, job: Job, seconds: float) -> dict[str, str]:
     last = training.history[-1]
     spent = sum(record["seconds"] for record in training.history)
@@ -145,14 +149,16 @@ def _facts(training: Run, job: Job, seconds: float) -> dict[str, str]:
         "accuracy": f"{last['accuracy']:.1%} on {job.unseen}",
         "loss": f"{last['loss']:.4f} (unseen: {last['val_loss']:.4f})",
         "throughput": f"{samples / spent:,.0f} samples/s",
-        "time": f"{seconds:.1f} s for {len(training.history)} epochs, {training.step} steps ({training.status})",
+        "time": f"{seconds:.1f} s for {_counted(len(training.history), 'epoch')}, {_counted(training.step, 'step')} "
+        f"({training.status})",
     }
     communication = sum(record.get("comm_seconds", 0.0) for record in training.history)
     if communication:
         exposed = sum(record["exposed_comm_seconds"] for record in training.history)
         facts["communication hidden"] = f"{max(0.0, 1.0 - exposed / communication):.0%} of {communication:.2f} s"
         shares = ", ".join(f"{share:.0%}" for share in training.timeline.overlap().values())
-        facts["beside instructions"] = f"{shares} of the recorded exchanges, by locality"
+        if shares:  # a run of two steps is over before any is recorded
+            facts["beside instructions"] = f"{shares} of the recorded exchanges, by locality"
     if len(training.counters) > 1:
         facts |= {f"locality {rank}": str(counters) for rank, counters in enumerate(training.counters)}
     for rank, held in enumerate(training.memory):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from futurex.data.dataset import Dataset, floating
-from futurex.errors import require
+from futurex.errors import require, whole_number
 from futurex.files import cache_folder, write_aside
 
 FORMAT = 1  # part of the cache's file name: raise it when the meaning of the stored arrays changes
@@ -32,9 +32,8 @@ def load_har(
     >>> fx.data.load_har().x_train.shape
     (9212, 80, 6)
     """
-    if window < 1 or step < 1:
-        raise ValueError(f"window and step are counts of samples of at least 1, not {window} and {step}")
-    held_out = tuple(sorted({int(subject) for subject in test_subjects}))
+    window, step = whole_number("window", window, 1), whole_number("step", step, 1)
+    held_out = tuple(sorted({whole_number("a subject", subject) for subject in test_subjects}))
     type_ = floating(dtype)
     people = "-".join(map(str, held_out))
     cached = cache_folder() / f"har-v{FORMAT}-window{window}-step{step}-test{people}-{type_}.npz"

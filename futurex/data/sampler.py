@@ -34,6 +34,7 @@ class Sampler:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the global batches of `epoch` (counted from 0) as index vectors; `start` > 0 resumes in its middle."""
+        epoch, start = whole_number("epoch", epoch, 0), whole_number("start", start, 0)
         order = np.random.default_rng((self.seed, epoch)).permutation(self.n_samples)
         for batch in range(start, len(self)):
             yield order[batch * self.batch_size : (batch + 1) * self.batch_size]

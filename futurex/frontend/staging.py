@@ -97,9 +97,9 @@ class Futurized(Standing, Generic[P, R]):
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
             return self.plain(*args, **kwargs) if throughout() and self._means_numpy else waited_for(self, args, kwargs)
-        if ((disabling and disabled()) or floating.strict()) and not self._strict:
-            return call_plainly(self.plain, args, kwargs)
         try:
+            if ((disabling and disabled()) or floating.strict()) and not self._strict:
+                return call_plainly(self.plain, args, kwargs)
             if self._acts is not False and not (lock := turn_of(self, args))._is_owned():
                 return in_turn(lock, self, args, kwargs)
             lane = self._lane

@@ -27,7 +27,7 @@ from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 from futurex.training.batches import chunks, kept
 from futurex.training.callbacks import Callbacks, EarlyStopping, restored
-from futurex.training.checkpoint import Claim, latest, newest
+from futurex.training.checkpoint import CheckpointError, Claim, latest, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
@@ -39,6 +39,7 @@ from futurex.tree.given import plain_array
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
 
 Metrics = Mapping[str, Callable[..., Any]]
+CALLER = 4  # of fit: behind _begun, fit itself, and what folds its tracebacks
 EVALUATION_ROWS = 512  # rows of a validation batch, if the training's are fewer
 TAKEN = frozenset({
     "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
@@ -96,7 +97,8 @@ def fit(
     checkpoint: a folder for parameters, optimizer state and the last record, written at the end; with
         ``checkpoint_every`` after that many steps, too, in the background, by a worker, which needs to see that folder.
         ``resume=True`` goes on from the newest sound checkpoint there, bit for bit on as many localities; a damaged one
-        is refused with a warning.
+        is refused with a warning, and where all are damaged the call raises CheckpointError. A folder without any is
+        that of a run which begins.
     callbacks: what is called in this process while the run goes on, each a function ``(run, record)``, called at the
         end of every epoch with its record of the history, or an object with some of ``on_train_begin(run)``,
         ``on_epoch_end(run, record)`` (also the function's) and ``on_train_end(run)``, where ``run.params`` are there:
@@ -297,6 +299,9 @@ def _arrays(what: str, data: Any) -> Arrays:
 def _metrics(metrics: Metrics | None) -> Metrics:
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics is a dict of functions by name, as {{'accuracy': accuracy}}, not {metrics!r}")
+    for name, metric in (metrics or {}).items():
+        if not callable(metric):
+            raise TypeError(f"the metric {name!r} is a function (params, *batch), not {metric!r}")
     return dict(metrics or {})
 
 
@@ -358,8 +363,10 @@ def _settings(
 ) -> Settings | None:
     """How an elastic run is to behave; None for one that is not."""
     if commit_every is None:
-        if most is not None:
-            raise ValueError("max_workers is for runs that workers may join: commit_every=10")
+        own = {"min_workers": least, "max_workers": most, "stall_seconds": stall, "wait_seconds": wait}
+        for name, value in own.items():  # to run on without them would be found when a worker is lost
+            if value != inspect.signature(fit).parameters[name].default:
+                raise ValueError(f"{name} is for runs that workers may leave and join: commit_every=10")
         return None
     if not isinstance(group, ElasticGroup):
         raise ValueError("commit_every is for runs on several localities, of which some may be lost: on=fx.Cluster(2)")
@@ -377,8 +384,14 @@ def _begun(saving: Saving, resume: bool) -> tuple[Saving, list[dict[str, Any]]]:
         raise ValueError(
             f"{saving.folder} has checkpoints already: go on from them with resume=True, or name another folder"
         )
+    if found is None and refusals:  # to begin anew would lose, behind a warning, what somebody wants to go on from
+        raise CheckpointError(
+            refusals[0].path,
+            f"{refusals[0].reason}, and resume=True does not begin anew where it finds damaged ones alone: name "
+            "another folder for that",
+        )
     for refusal in refusals:
-        warnings.warn(f"{refusal.path} is refused: {refusal.reason}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{refusal.path} is refused: {refusal.reason}", RuntimeWarning, stacklevel=CALLER)
     if found is None:
         return saving, []
     return replace(saving, begins=found.step), list(saving.fitting(found)[1]["history"])

@@ -43,8 +43,9 @@ class Run:
     rank over all generations: with what was done again, and without the last half second of a locality that was lost;
     ``stalls`` says who kept whom waiting for longer than FUTUREX_STALL (30 s). At the end ``params`` are what
     :meth:`result` returns, ``state`` is the optimizer's, ``timeline`` holds the recorded steps of all localities on one
-    clock, ``step_counters`` the counters of each of the last 1024 steps by locality (of the last generation),
-    ``memory`` the bytes that each held, by what for, and ``saved`` is the checkpoint's folder.
+    clock, ``step_counters`` the counters by locality (of the last generation) of each of the last 1024 programs that it
+    ran: of a step, of one of its parts, or of a batch of ``validation``, ``memory`` the bytes that each held, by what
+    for, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(

@@ -308,8 +308,12 @@ def test_a_killed_worker_is_named_and_nothing_hangs(victim):
             run.result(90)
         assert caught.value.rank == victim
         assert address in str(caught.value)
-        with pytest.raises(fx.LocalityLost):
-            cluster.spmd(programs.rank_and_size)
+        frames = []
+        for act in (lambda: cluster.spmd(programs.rank_and_size), lambda: cluster.tile(x)) * 2:
+            with pytest.raises(fx.LocalityLost) as caught:
+                act()
+            frames.append(len(caught.traceback))
+        assert frames[:2] == frames[2:], "an error has frames of one that was raised before it"
 
 
 class _Fatal(str):
@@ -319,7 +323,7 @@ class _Fatal(str):
         address = self.cluster.addresses[1]
         os.kill(self.cluster.client.run(programs.process_id)[address], signal.SIGKILL)
         deadline = time.monotonic() + 90
-        while self.cluster._broken is None and time.monotonic() < deadline:
+        while self.cluster._gone is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return "fatal"
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +78,26 @@ def _check_exported(document, transport):
 
 def _common(a, b):
     return max(0.0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"]))
+
+
+def test_a_trace_that_is_refused_leaves_the_one_that_is_recorded():
+    with fx.Cluster(2) as cluster:
+        bound, x = fx.futurize(np.sum).on(cluster), cluster.tile(np.ones(4))
+        with cluster.trace() as timeline:
+            with pytest.raises(RuntimeError, match="recorded already"), cluster.trace():
+                pass
+            bound(x).result(60)
+        assert {event["pid"] for event in timeline.events} == {0, 1}
+
+
+def test_who_traces_a_cluster_that_is_no_more_is_told_at_once():
+    with fx.Cluster(2) as cluster:
+        victim = cluster.addresses[1]
+        os.kill(cluster.client.run(os.getpid)[victim], signal.SIGKILL)
+        begun = time.monotonic()
+        with pytest.raises(fx.LocalityLost), cluster.trace():
+            pass
+        assert time.monotonic() < begun + 15  # Dask dials a process that has ended for 30 s
+    for act in (lambda: cluster.trace().__enter__(), lambda: cluster.scale(2)):
+        with pytest.raises(fx.ClusterUnreachable, match="has been closed"):
+            act()

@@ -452,11 +452,23 @@ def test_resuming_is_bit_exact(tmp_path):
     assert [path.name[-3:] for path in sorted(folder.iterdir())] == ["003", "006", "009", "012", "015", "018", "020"]
     (folder / "step-000020").rename(tmp_path / "step-000020")  # as if it had died in the middle of its last epoch
     (folder / "step-000018" / "params.safetensors").write_bytes(b"torn")
-    with pytest.warns(RuntimeWarning, match="step-000018 is refused: params.safetensors does not match its checksum"):
+    damaged = "step-000018 is refused: params.safetensors does not match its checksum"
+    with pytest.warns(RuntimeWarning, match=re.escape(damaged)) as warned:
         second = _noisy(epochs=9, checkpoint=folder, resume=True)
+    assert [each.filename for each in warned] == [__file__]
     np.testing.assert_array_equal(second.result(WAIT)["w"], want.result(WAIT)["w"])
     assert [each["loss"] for each in second.history] == [each["loss"] for each in want.history]
     assert second.step == want.step == 36
+
+
+def test_resuming_where_all_checkpoints_are_damaged_is_refused(tmp_path):
+    _noisy(epochs=2, checkpoint=tmp_path, checkpoint_every=3).result(WAIT)
+    folders = sorted(tmp_path.iterdir())
+    for folder in folders:
+        (folder / "params.safetensors").write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match=r"step-000008 is refused: .*checksum.* name another folder"):
+        _noisy(epochs=3, checkpoint=tmp_path, resume=True)
+    assert sorted(tmp_path.iterdir()) == folders
 
 
 def test_a_run_that_was_stopped_in_an_epoch_is_resumed_there(tmp_path):

@@ -335,10 +335,80 @@ def test_a_derivative_that_is_not_linear_has_no_forward_mode():
 
 
 def test_a_segment_has_a_round():
-    with pytest.raises(ValueError, match="at least one round"):
+    with pytest.raises(ValueError, match="every must be at least 1"):
         fx.checkpoint(wander, every=0)
-    with pytest.raises(TypeError, match="integer"):
+    with pytest.raises(TypeError, match=r"every must be a whole number, not 2\.5"):
         fx.checkpoint(wander, every=2.5)
+
+
+def of_rows(w, x):
+    rows = []
+    h = x[0] * 0.0
+    for row in x:
+        h = np.tanh(row * w + h)
+        rows.append(h)
+    return (np.stack(rows) ** 2).sum()
+
+
+def of_an_array(w, x):
+    out, h = np.zeros_like(x), x[0] * 0.0
+    for n in range(len(x)):
+        h = np.tanh(x[n] * w + h)
+        out[n] = h
+    return (out**2).sum()
+
+
+def of_what_is_read_again(w, x):
+    out = np.zeros_like(x)
+    for n in range(1, len(x)):
+        out[n] = np.tanh(x[n] * w + out[n - 1])
+    return (out**2).sum()
+
+
+@pytest.mark.parametrize("function", [of_rows, of_an_array, of_what_is_read_again])
+def test_segments_do_not_keep_what_rounds_only_write(function):
+    w, x = np.float64(0.7), np.random.default_rng(0).normal(size=(40, 6))
+    want = fx.grad(function, argnums=(0, 1))
+    for every in (1, 7, 40, 100):
+        segments = fx.grad(fx.checkpoint(function, every=every), argnums=(0, 1))
+        for found, whole in zip(segments(w, x), want(w, x), strict=True):
+            np.testing.assert_allclose(found, whole, rtol=1e-12)
+        if function is not of_what_is_read_again:
+            assert max(_taped(segments.graph(w, x))) <= x[0].size
+
+
+@pytest.mark.parametrize("of", ["alone", "beside its value", "in rounds"])
+def test_segments_leave_loops_of_derivatives_whole(of):
+    """On their tape is every round: a tape of every segment gave second derivatives of other functions."""
+
+    def energy(w):
+        x, n = w, 0
+        while n < 9 and x < 50.0:
+            x, n = np.sin(x * w) + x, n + 1
+        return x * x
+
+    def slope(w):
+        if of == "in rounds":
+            total = w * 0.0
+            for n in range(3):
+                total = total + fx.grad(energy)(w + n * 0.1)
+            return total
+        return fx.grad(energy)(w) * (energy(w) if of == "beside its value" else 1.0)
+
+    w = np.float64(0.7)
+    for every in (1, 2, 4, 20):
+        found = fx.grad(fx.checkpoint(slope, every=every))(w)
+        np.testing.assert_allclose(found, fx.grad(slope)(w), rtol=1e-10)
+        np.testing.assert_allclose(found, (slope(w + 1e-6) - slope(w - 1e-6)) / 2e-6, rtol=1e-5)
+
+
+def _taped(graph):
+    """How large what loops have on tape is, of one round."""
+    for node in graph.nodes:
+        if node.op in ("loop", "scan"):
+            yield from (node.attrs["body"].params[k].aval.size for k in node.attrs["tape"])
+        for part in (value for value in node.attrs.values() if hasattr(value, "nodes")):
+            yield from _taped(part)
 
 
 def test_relu_is_flat_at_zero():

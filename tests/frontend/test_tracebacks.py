@@ -38,6 +38,10 @@ def test_errors_are_those_of_python(case):
     futurized = fx.futurize(case.function)
     for _ in range(2):
         assert failure(futurized, case.args) == expected
+    with fx.disable():
+        assert failure(futurized, case.args) == expected
+    with np.errstate(divide="raise"):
+        assert failure(futurized, case.args) == failure(case.function, case.args)
 
 
 @pytest.mark.parametrize("case", error_cases.cases, ids=lambda case: case.name)

@@ -3,6 +3,8 @@
 import gc
 import itertools
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +84,34 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ArenaFull, match=r"no .* contiguous bytes are free"):
         arena.empty(arena.nbytes + 1, np.uint8)
     arena.close()
+
+
+@pytest.mark.parametrize(("kind", "flag"), [("RLIMIT_FSIZE", "-f"), ("RLIMIT_AS", "-v")])
+def test_limits_of_the_process_bound_it(kind: str, flag: str) -> None:
+    program = f"""
+import resource
+from futurex.runtime.transport import TransportError, arena
+def limited(nbytes):
+    before = int(open("/proc/self/statm").read().split()[0]) * 4096 if {flag!r} == "-v" else 0
+    resource.setrlimit(resource.{kind}, (before + nbytes, resource.getrlimit(resource.{kind})[1]))
+limited(1 << 30)
+found = arena.Arena(4096, 3)
+assert (1 << 30) / 8 < found.nbytes <= 1 << 30, found.nbytes
+found.empty(1000, "f8")[:] = 1.0
+peers = [arena.PeerMemory(found.descriptor) for _ in range(2)]
+try:
+    found.empty(found.nbytes, "u1")
+except arena.ArenaFull as error:
+    assert "ulimit {flag}" in str(error)
+limited(1 << 20)
+try:
+    arena.Arena(4096, 3)
+except TransportError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert f"(ulimit {flag}) leaves" in said.stdout, said
+    assert "transport='tcp'" in said.stdout, said
 
 
 def test_memory_that_could_shrink_is_not_mapped() -> None:

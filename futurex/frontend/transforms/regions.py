@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from futurex.autodiff.reverse import fitted
 from futurex.autodiff.segment import segmented
+from futurex.errors import whole_number
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides
@@ -46,9 +46,7 @@ def checkpoint(function: Callable[..., Any], every: int | None = None) -> Callab
     >>> float(fx.grad(lambda x: block(block(x)))(np.float64(0.0)))
     0.0
     """
-    if every is not None and operator.index(every) < 1:
-        raise ValueError(f"every={every}: a segment has at least one round")
-    return _Checkpointed(function, every)
+    return _Checkpointed(function, None if every is None else whole_number("every", every, 1))
 
 
 class _Region(Transform):

@@ -49,6 +49,7 @@ from futurex.runtime.transport.auth import Secret
 from futurex.tree.given import plain_array
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
+from futurex.uninterrupted import uninterrupted
 
 TRANSPORTS = ("auto", "local", "tcp", "ucx")
 _names = itertools.count(1)
@@ -89,7 +90,7 @@ class Cluster:
         self._elastic: list[ElasticRun] = []
         self._ears: dict[str, Ear] = {}
         self._graphs: set[str] = set()
-        self._broken: LocalityLost | None = None
+        self._gone: str | None = None  # the address of a locality that is lost
         self._is_closed = False
         self._closing = contextlib.ExitStack()
         self._generation = 0
@@ -133,9 +134,9 @@ class Cluster:
         n = whole_number("the number of localities", n, 1)
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
-        dashboard.register()
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
         with dask.config.set(settings), _spared_interrupts():
+            dashboard.register()
             try:
                 cluster = LocalCluster(
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
@@ -231,7 +232,7 @@ class Cluster:
         """
         return ask_workers(
             self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
-            lost=lambda: self._broken,
+            lost=self._lost,
         )  # fmt: skip
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class Cluster:
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
         for run in under_way:
             run.detach()
-        if self.client.status == "running" and self._broken is None:
+        if self.client.status == "running" and self._gone is None:
             with contextlib.suppress(Exception):
                 ask_workers(
                     self.client, host.close_session, self._session, workers=self.addresses, seconds=SOON,
@@ -306,10 +307,15 @@ class Cluster:
             timer.start()
         if address not in self.addresses:
             return
-        if self._broken is None:
-            self._broken = LocalityLost(self.addresses.index(address), address, "an earlier run")
+        if self._gone is None:
+            self._gone = address
         for run in list(self._runs.values()):
             run.lost(address)
+
+    def _lost(self) -> LocalityLost | None:
+        """Of the first locality that is lost, if one is; each time another error, with the frames of its own raise."""
+        gone = self._gone
+        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, "an earlier run")
 
     def _refill(self) -> None:
         if self.client.status == "running" and self._wanted is not None:
@@ -351,8 +357,8 @@ class Cluster:
         if a locality is gone already, ClusterUnreachable if the cluster is closed.
         """
         self._check_open()
-        if self._broken is not None:
-            raise self._broken
+        if (lost := self._lost()) is not None:
+            raise lost
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
@@ -372,8 +378,8 @@ class Cluster:
         run.watch(tasks)
         if self._wanted is None:  # else the scheduler is in this process
             self._pulse.begin()
-        if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
-            run.lost(self._broken.address)
+        if self._gone is not None:  # a worker left before this run was there to hear of it: its task would wait
+            run.lost(self._gone)
         return run
 
     @contextlib.contextmanager
@@ -387,15 +393,21 @@ class Cluster:
         >>> timeline.overlap()                                    # doctest: +SKIP
         {0: 0.93, 1: 0.91}
         """
+        self._check_open()
         ranks = {address: rank for rank, address in enumerate(self.addresses)}
-        timeline = Timeline()
+        timeline, name = Timeline(), uuid.uuid4().hex
+        found: dict[str, Any] = {}
         try:
-            self._ask(host.start_trace, self._session, ranks)
+            self._ask(host.start_trace, self._session, ranks, name)
             yield timeline
         finally:
-            found = ask_workers(
-                self.client, host.stop_trace, workers=self.addresses, seconds=config.deadline(), on_error="return"
-            )
+            if not self._is_closed and self._connection.stands:  # else there is nobody to ask, as is said below
+                there = workers_of(self.client)
+                found = ask_workers(
+                    self.client, host.stop_trace, name, workers=[each for each in ranks if each in there],
+                    seconds=config.deadline(), on_error="return",
+                )  # fmt: skip
+        self._check_open()
         recorded = merged(each for each in found.values() if isinstance(each, Timeline))
         timeline.events, timeline.clock_error = recorded.events, recorded.clock_error
         if path is not None:
@@ -442,6 +454,7 @@ class Cluster:
         ``fx.Cluster`` afterwards.
         """
         n = whole_number("the number of localities", n, 1)
+        self._check_open()
         if self.client.cluster is None:
             raise TypeError("this cluster was reached by its address: start or stop workers where it was started")
         if self._wanted is not None:
@@ -533,19 +546,12 @@ def _spared_interrupts() -> Iterator[None]:
     is interrupted while it starts would leave workers.
     """
     resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
-    handler, came = signal.getsignal(signal.SIGINT), []
-    handles = handler is not None and threading.current_thread() is threading.main_thread()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    if handles:  # older threads, those of NumPy's BLAS, take what this one blocks, and Python then acts in this one
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if handles:
-            signal.signal(signal.SIGINT, handler)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+    with uninterrupted():  # older threads, as NumPy's BLAS has, take what this one blocks, and Python acts in this one
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ class Host:
     handed: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by session and name
     participant: Participant | None = None
     ear: Ear | None = field(default_factory=listen)
-    tracing: tuple[Recorder, ExitStack] | None = None
+    tracing: tuple[str, Recorder, ExitStack] | None = None
     lock: Any = field(default_factory=threading.Lock)
 
     def begin_generation(self, session: str, generation: int) -> Communicator | None:
@@ -178,21 +178,21 @@ def _tls(worker: Worker, kind: str) -> Tls | None:
     return Tls(security.get_connection_args("worker")["ssl_context"], security.get_listen_args("worker")["ssl_context"])
 
 
-async def start_trace(session: str, ranks: dict[str, int], dask_worker: Worker) -> None:
-    """Record what this worker does from now on; RuntimeError if something records already."""
+async def start_trace(session: str, ranks: dict[str, int], name: str, dask_worker: Worker) -> None:
+    """Record what this worker does from now on, under a name; RuntimeError if something records already."""
     host = host_of(dask_worker)
     communicator = host.sessions.get(session)
     recorded = ExitStack()
     entered = recording(ranks[dask_worker.address], communicator.clock if communicator is not None else None)
-    host.tracing = await asyncio.to_thread(recorded.enter_context, entered), recorded
+    host.tracing = name, await asyncio.to_thread(recorded.enter_context, entered), recorded
 
 
-async def stop_trace(dask_worker: Worker) -> Timeline | None:
-    """End what `start_trace` began; None where it has not."""
+async def stop_trace(name: str, dask_worker: Worker) -> Timeline | None:
+    """End what `start_trace` began under this name; None where it has not: what records there is somebody else's."""
     host = host_of(dask_worker)
-    if host.tracing is None:
+    if host.tracing is None or host.tracing[0] != name:
         return None
-    (recorder, recorded), host.tracing = host.tracing, None
+    (_, recorder, recorded), host.tracing = host.tracing, None
     await asyncio.to_thread(recorded.close)
     return Timeline(recorder.chrome(), recorder.error)
 

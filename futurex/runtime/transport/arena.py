@@ -1,8 +1,9 @@
 """Anonymous memory that the processes of one host share: each rank writes its own, and the others read it.
 
-An arena is a sealed memory file without a name, as large as the machine's memory and as sparse as its use. It is mapped
-by its owner for writing and by those who are given its descriptor for reading, so nothing that hangs, or belongs to an
-ended generation, can ever write to another rank's arrays. The kernel frees it with the last process that maps it.
+An arena is a sealed memory file without a name, as large as the machine's memory, where no limit of the process
+(`ulimit`) forbids it, and as sparse as its use. It is mapped by its owner for writing and by those who are given its
+descriptor for reading, so nothing that hangs, or belongs to an ended generation, can ever write to another rank's
+arrays. The kernel frees it with the last process that maps it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import fcntl
 import math
 import mmap
 import os
+import resource
 import threading
 import weakref
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +27,31 @@ from futurex.runtime.transport.errors import TransportError
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _PAGE = mmap.PAGESIZE
 _ALIGNMENT = 128
+_ADDRESSES = 1 << 46  # of the 2**47 bytes that a process has names for
+_LEAST = 32 << 20  # with less than that an arena is of no use
 
 
 class ArenaFull(TransportError):
     """There is no room for another array in the shared memory of this rank."""
+
+
+def room(ranks: int = 1) -> tuple[int, str]:
+    """Return how many bytes an arena may have where every rank maps those of so many, and what bounds them, if it is
+    less than the machine's memory.
+
+    A limit on addresses leaves half of what is left of it to everything else.
+    """
+    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    bounds = [(machine, ""), (_ADDRESSES // ranks, "as many ranks as share this machine")]
+    longest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if longest != resource.RLIM_INFINITY:
+        bounds.append((longest, "this process's limit on the size of files (ulimit -f)"))
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+        bounds.append((max(0, addresses - used) // (2 * ranks), "this process's limit on addresses (ulimit -v)"))
+    nbytes, why = min(bounds)
+    return nbytes // _PAGE * _PAGE, why
 
 
 class Mapping:
@@ -70,15 +94,23 @@ class _Block:
 class Arena(Mapping):
     """This rank's shared memory: `reserved` bytes at its beginning for the caller, then whatever is allocated.
 
+    Each of `ranks` maps the arenas of all. Raises TransportError where limits of the process leave next to nothing.
+
     >>> arena = Arena(4096)
     >>> array = arena.empty((2, 3), np.float32)
     >>> array.shape, arena.offset(array), arena.offset(np.empty(3))
     ((2, 3), 4096, None)
     """
 
-    def __init__(self, reserved: int) -> None:
+    def __init__(self, reserved: int, ranks: int = 1) -> None:
+        nbytes, self._bound = room(ranks)
+        if nbytes < reserved + _LEAST:
+            raise TransportError(
+                f"{self._bound or 'the memory of this machine'} leaves {nbytes} bytes for arrays that {ranks} ranks "
+                "share: raise it, or use transport='tcp'"
+            )
         self.descriptor = os.memfd_create("futurex", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, os.sysconf("SC_PHYS_PAGES") * _PAGE)
+        os.ftruncate(self.descriptor, nbytes)
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
         super().__init__(self.descriptor, mmap.PROT_READ | mmap.PROT_WRITE)
         self._lock = threading.Lock()
@@ -117,7 +149,8 @@ class Arena(Mapping):
                     left = [(offset, start - offset), (start + needed, offset + room - start - needed)]
                     self._free[index : index + 1] = [each for each in left if each[1]]
                     return start, needed
-        raise ArenaFull(f"no {nbytes} contiguous bytes are free in the shared memory of {self.nbytes} bytes")
+        bound = f", which is bound by {self._bound}" if self._bound else ""
+        raise ArenaFull(f"no {nbytes} contiguous bytes are free in the shared memory of {self.nbytes} bytes{bound}")
 
     def _gather(self) -> None:
         """Put what was given back among what is free."""

@@ -31,7 +31,7 @@ class LocalEndpoint(StreamEndpoint):
     ) -> None:
         super().__init__(kind, rank, size, secret, limits, [LocalDoor(size + limits.max_guests), *doors])
         self.machines: tuple[int, ...] = (0,) * size
-        self.memory = Arena(BOARD_BYTES)
+        self.memory = Arena(BOARD_BYTES, size)
         self.peer_memory: dict[int, PeerMemory] = {}
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._bells: dict[int, int] = {}
