@@ -168,6 +168,8 @@ def _is_numpy(function: Any) -> bool:
 
 
 def _module(function: Any) -> str:
+    if type(function) is types.FunctionType:  # what functools.wraps(np.floor) made says that it is NumPy's, but is not
+        return (function.__globals__.get("__name__") or "").split(".")[0]
     return (getattr(function, "__module__", None) or "").split(".")[0]
 
 

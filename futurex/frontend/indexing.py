@@ -148,16 +148,35 @@ def takes_copy(index: Any) -> bool:
     return any(not getattr(part, "is_scalar", False) for part in numbers)
 
 
-def lone_flag(index: Any, node_of: Any) -> Node | None:
-    """The boolean without dimensions that is the whole index: ``x[flag]`` is ``x[None][[flag]]``. Else None."""
-    if isinstance(index, tuple) and len(index) == 1:
-        index = index[0]
-    if isinstance(index, bool | np.bool_):
-        return const(np.array([bool(index)]))
-    node = node_of(index) if not isinstance(index, slice | int | tuple | type(None) | type(Ellipsis)) else None
-    if node is None or node.dtype.kind != "b" or node.ndim:
+def under_flag(array: Any, index: Any) -> tuple[Any, Any] | None:
+    """What an index means that has one boolean without dimensions, alone or between slices and new axes: ``x[:, flag]``
+    is ``x[:, None][:, [flag]]``, and this the ``x[:, None]`` and the index of it. None for other indices."""
+    from futurex.frontend.tracer import fresh, index_node, new_array
+
+    parts = list(index) if isinstance(index, tuple) else [index]
+    places = [k for k, part in enumerate(parts) if not isinstance(part, _NO_FLAGS)]
+    if len(places) != 1 or array.aval.weak:
         return None
-    return emit("reshape", node, shape=(1,))
+    place = places[0]
+    if isinstance(parts[place], bool | np.bool_):
+        flag = const(np.array([bool(parts[place])]))
+    else:
+        node = None if isinstance(parts[place], int | np.integer) else index_node(parts[place])
+        if node is None or node.dtype.kind != "b" or node.ndim:
+            return None
+        flag = emit("reshape", node, shape=(1,))
+    behind = Ellipsis in parts[:place]
+    axes = sum(isinstance(part, slice) for part in (parts[place:] if behind else parts[:place]))
+    axis = array.ndim - axes if behind else axes
+    if not 0 <= axis <= array.ndim:
+        return None  # more axes than there are
+    one = new_array(array._node) if array.is_scalar else array
+    parts[place] = fresh(flag)
+    wider = one._extended(("index", (*[("s", None, None, None)] * axis, ("n",))))
+    return wider, tuple(parts) if len(parts) > 1 else parts[0]
+
+
+_NO_FLAGS = slice, type(None), type(Ellipsis)
 
 
 def _axes_used(part: Any, node_of: Any) -> int:

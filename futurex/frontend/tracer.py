@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from futurex.frontend.axes import integer_axes_of, known_extent
 from futurex.frontend.errors import Escape
 from futurex.frontend.failing import may_fail
-from futurex.frontend.indexing import Index, encode, is_element, lone_flag, takes_copy
+from futurex.frontend.indexing import Index, encode, is_element, takes_copy, under_flag
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -307,12 +307,8 @@ class Tracer:
             raise TypeError(f"'{self.dtype.type(0).item().__class__.__name__}' object is not subscriptable")
         return encode(index, self.shape, index_node)
 
-    def _under_flag(self, index: Any) -> tuple[Tracer, Any] | None:
-        flag = lone_flag(index, index_node)
-        return None if flag is None or self.is_scalar else (self._extended(("index", (("n",),))), fresh(flag))
-
     def __getitem__(self, index: Any) -> Any:
-        if flagged := self._under_flag(index):
+        if flagged := under_flag(self, index):
             return flagged[0][flagged[1]]
         if (picked := self._under_mask(index)) is not None:
             return picked
@@ -355,7 +351,7 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_scalar:
             raise TypeError(f"'{type(self.dtype.type(0)).__name__}' object does not support item assignment")
-        if flagged := self._under_flag(index):
+        if flagged := under_flag(self, index):
             flagged[0][flagged[1]] = value
             return
         from futurex.frontend.elements import element, fit_for, through_mask

@@ -16,6 +16,7 @@ from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.panels import Steps
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.steps import Bound, Places, Step, Workspace
+from futurex.tree.dims import is_static
 from futurex.tree.node import Node
 
 Turned = tuple[bool, bool]
@@ -213,7 +214,10 @@ class OfViews:
 
 
 def stand_in(node: Node) -> Any:
-    """An array, never written, that lies in memory as the node's will; None for views that are rarely dense."""
+    """An array, never written, that lies in memory as the node's will; None for views that are rarely dense, or that
+    are of arrays whose shapes only the run knows."""
+    if not is_static(node.shape):
+        return None
     if node.record.view is None or node.op in ("param", "const", "item"):
         return np.empty(node.shape, node.dtype)
     fixed = node.op in _DENSE_VIEWS or (node.op == "load" and len(node.inputs) == 1)

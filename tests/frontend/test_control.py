@@ -193,3 +193,23 @@ def test_a_test_that_prints_does_so_once_for_each_time_it_is_asked(capsys):
         assert function(np.array([1, 2, 1, 1, 0])) == 4
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
+
+
+def squared_until_small(x, lowest):
+    for k in range(200):
+        if x @ x < lowest:
+            return x, k
+        y = np.array([np.cos(x[0]), np.sin(x[1]), x[2] / 2])
+        x = x - 0.1 * (x + y)
+    return x, -1
+
+
+@pytest.mark.parametrize("lowest", [0.1, 1000.0, 0.0])
+def test_a_loop_that_returns_may_begin_with_integers(lowest):
+    x = np.array([1, 2, 3])
+    staged = fx.futurize(squared_until_small, escape="error")  # unrolled it would be too large a tree
+    result, k = staged(x, lowest)
+    expected, rounds = squared_until_small(x, lowest)
+    assert int(k) == rounds
+    assert np.asarray(result).dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-12)

@@ -518,3 +518,17 @@ def under_empty_masks(x):
 def test_a_mask_of_nothing_fits_any_axis():
     for result, expected in zip(fx.futurize(under_empty_masks, escape="error")(X), under_empty_masks(X), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.onednn
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [3, 64])
+def test_what_is_picked_is_a_matrix_in_products(dtype, n):
+    def product(x, w):
+        a = x[x > 0].reshape(n, n)
+        return a @ w, w @ a.T, a.T @ a
+
+    x, w = np.arange(-2, n * n + 1).astype(dtype), np.random.default_rng(0).random((n, n)).astype(dtype)
+    staged = fx.futurize(product, escape="error")
+    for result, expected in zip(staged(x, w), product(x, w), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12 if dtype is np.float64 else 1e-4)

@@ -471,6 +471,23 @@ def a_flag_as_an_index(x, flag):
     return kept, dropped, x[True], x[False], x
 
 
+@cases(X, np.array(True))
+@cases(X, np.array(False))
+@cases(X, np.True_)
+def a_flag_between_slices_and_new_axes(x, flag):
+    kept = x[flag, None], x[:, flag], x[..., flag, :1], x[None, flag, 1:].sum(0), x[:, flag, None]
+    x[..., flag] *= 2
+    x[flag, 1:] = 5.0
+    return (*kept, x[..., False], x)
+
+
+@cases(X, 3)
+@cases(X, np.float64(-100.0))
+def numbers_under_a_flag(x, c):
+    s = x.sum() + np.float64(c)
+    return np.sqrt(s[s > 0]), s[..., s < 1], s[s == s, None]
+
+
 @cases(V, np.array(True))
 def a_flag_that_a_value_does_not_fit(v, flag):
     v[flag] = np.ones((2, *v.shape))

@@ -17,7 +17,7 @@ from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
-from futurex.frontend.control.paths import IN_BRANCH
+from futurex.frontend.control.paths import IN_BRANCH, Site
 from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
@@ -294,6 +294,8 @@ class _Loop:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
                 if trace.exact and trace.crowded:
                     raise  # round by round each would be a branch for each, and again
+                if len(rounds) > UNROLL and isinstance(escape.site, Site) and escape.site.may_fork:
+                    raise  # first rounds may leave the loop with types of their own: what follows is traced for each
                 if escape.site is IN_BRANCH and len(rounds) > UNROLL and trace.may_begin_again:
                     learned = trace.grown.items() - grown.items()
                     if learned and all(kind is not None for _, kind in learned):

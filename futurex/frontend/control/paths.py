@@ -50,6 +50,11 @@ class Site:
     def forced(self) -> bool:
         return self.number in self.path.forced
 
+    @property
+    def may_fork(self) -> bool:
+        """Can what follows it still be traced for each outcome?"""
+        return self.outcome is None and not self.forced and self.path in current().paths
+
     def fork(self, test: Node, why: Escape) -> NoReturn:
         """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
         if _needs_effect(test, self.path.start):

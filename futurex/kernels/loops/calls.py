@@ -267,7 +267,13 @@ class Calls:
                 return view.item
             return (lambda: view) if array.shape else (lambda: view[()])
         if fixed and array.offset == "0" and array.contiguous:
-            return lambda: self.arrays[array.place.index].reshape(array.shape)
+            size = math.prod(array.capacity)
+
+            def read() -> Any:
+                whole = self.arrays[array.place.index]  # its first row begins where it does, too
+                return whole.reshape(array.shape) if whole.size == size else self.view(cell)
+
+            return read
         return (lambda: self.view(cell)) if array.shape else (lambda: self.view(cell)[()])
 
     def _writer(self, cell: Cell | Opaque) -> Callable[[Any, Sequence[Any]], None]:
