@@ -13,7 +13,7 @@ PACKAGE = ROOT / "futurex"
 
 # Lower numbers never import higher ones; folders of one number may import each other.
 LEVEL = {
-    "errors": 0, "files": 0, "silence": 0,
+    "errors": 0, "files": 0, "silence": 0, "uninterrupted": 0,
     "tree": 1,
     "ops": 2,
     "autodiff": 3, "passes": 3, "partition": 3,

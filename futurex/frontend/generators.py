@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.held import Guard
-from futurex.frontend.trace import Cell, current, emit_many
+from futurex.frontend.trace import current, emit_many
 from futurex.frontend.tracer import Tracer, extent_of, fresh, new_array, node_of
 from futurex.ops.draws import METHODS
 from futurex.ops.streams import (

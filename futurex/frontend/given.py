@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.layout import Strides, order_in_memory
-from futurex.frontend.trace import Cell
 from futurex.ops.strides import undone
 from futurex.ops.views import Step
 from futurex.passes.orders import LEAST_ELEMENTS

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.control.either import number_of
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.errors import Escape
@@ -21,7 +22,7 @@ from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
 from futurex.frontend.standing import METHODS
-from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
 from futurex.ops.streams import GENERATORS

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.calls import SPECIAL, call, special
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.generators import (
     GLOBAL,
@@ -28,7 +29,7 @@ from futurex.frontend.generators import (
 from futurex.frontend.numpy_api.memory import laid_out
 from futurex.frontend.numpy_api.ufuncs import one_axis
 from futurex.frontend.outside import any_traced, own_container
-from futurex.frontend.trace import Cell, current, emit, emit_many
+from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Tracer, as_tracer, entered, fresh, new_array, node_of
 from futurex.ops.draws import METHODS
 from futurex.ops.streams import BIT_GENERATORS, sequenced

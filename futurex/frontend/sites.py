@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from futurex.frontend.trace import Cell
+    from futurex.frontend.cells import Cell
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.array import READ_ONLY
+from futurex.frontend.cells import Cell
 from futurex.frontend.closing import reachable
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
-from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, describe, entries_of, restore
 from futurex.frontend.reads import IsSame, attribute
-from futurex.frontend.sites import Collected, MayBeCollected
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
@@ -34,77 +32,6 @@ _LOST = "Casting complex values to real discards the imaginary part"
 _SETS = frozenset(("store", "scatter"))
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
-
-
-class Cell:
-    """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
-
-    ``origin``: the caller's array that the cell stands for (an argument or a captured array).
-    ``is_array``: False for a NumPy or Python scalar, which is 0-dimensional and never changes.
-    ``strides``: how NumPy lays the array out, None where that is not known.
-    ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
-    the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
-    ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
-    ``seen``: the view that NumPy gives where a plan, whose arrays lie in C order, copies.
-    ``frozen``: an array that nobody may write to; with an operator in place its name becomes another one's.
-    """
-
-    __slots__ = (
-        "_value", "asked", "born", "entangled", "frozen", "is_array", "origin", "seen", "site", "strides", "which",
-        "written",
-    )  # fmt: skip
-
-    def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
-        self._value = value
-        self.born = next_id()
-        self.origin = origin
-        self.is_array = is_array
-        self.strides = origin.strides if origin is not None else strides
-        self.entangled = ""
-        self.site: Any = None
-        self.which: Any = None
-        self.written = False
-        self.asked: Strides = None
-        self.seen: Any = None
-        self.frozen = False
-
-    @property
-    def value(self) -> Node:
-        return self._value
-
-    def write(self, value: Node) -> None:
-        """Replace what the cell holds, and tell the scopes."""
-        if self.frozen:
-            raise TypeError(READ_ONLY)
-        if self.entangled:
-            if isinstance(self.site, Collected | MayBeCollected):
-                current().loops.add(self.site if isinstance(self.site, Collected) else self.site.site)
-            raise Escape(
-                f"a write into an array that {self.entangled}", "whether another array changes too is not known",
-                site=self.site,
-            )  # fmt: skip
-        self.settle(value)
-
-    def settle(self, value: Node) -> None:
-        """What the cell holds after a branch or loop that wrote it."""
-        before = self._value
-        for region in reversed(current().regions):  # one that has put a stand-in here knows what others find
-            if self.born < region.start:
-                before = region.journal.setdefault(self, before)
-        self._value = value
-        self.written = True
-
-    def restore(self, value: Node) -> None:
-        self._value = value
-
-    def entangle(self, why: str, site: Any = None) -> bool:
-        """Let nobody write into the cell from now on; True if that is new."""
-        if self.entangled:
-            return False
-        for journal in current().journals:
-            journal.entangled.append(self)
-        self.entangled, self.site = why, site
-        return True
 
 
 @dataclass(eq=False)

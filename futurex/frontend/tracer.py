@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.axes import integer_axes_of, known_extent
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.failing import may_fail
 from futurex.frontend.indexing import Index, encode, is_element, takes_copy, under_flag
@@ -28,7 +29,7 @@ from futurex.frontend.layout import (
 )
 from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Either, Placeholder
-from futurex.frontend.trace import Cell, current, emit, read, tracing
+from futurex.frontend.trace import current, emit, read, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain

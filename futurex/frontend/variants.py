@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls, vectorized  # noqa: F401
 from futurex.frontend.array import Array
+from futurex.frontend.cells import Cell
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
@@ -30,7 +31,7 @@ from futurex.frontend.reads import NEVER, Alike, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
 from futurex.frontend.texts import without_values
-from futurex.frontend.trace import Capture, Cell, Trace, start
+from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.plainly import plainly

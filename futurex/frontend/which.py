@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import shifted
-from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import facts
+from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control.either import Sorts, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
@@ -47,7 +48,7 @@ from futurex.frontend.objects import Contents, describe, entries_of, fill, has_s
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Either
 from futurex.frontend.texts import failure_of
-from futurex.frontend.trace import Cell, current, emit, emit_many
+from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.ops.control import Failure

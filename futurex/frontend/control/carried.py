@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import facts
+from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
@@ -45,7 +46,7 @@ from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sites import may_be_collected
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, current, emit_many
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Scope, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.frontend.wide import note_wide

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable
 from futurex.frontend.control.recalled import forget, recalled, remember
 from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
@@ -12,7 +13,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.held import NESTS
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, is_container
-from futurex.frontend.trace import Cell, current
+from futurex.frontend.trace import current
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh
 from futurex.tree.node import Node

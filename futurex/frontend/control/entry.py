@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.control.either import Sorts
 from futurex.frontend.control.moved import taken_apart
 from futurex.frontend.control.values import (
@@ -18,7 +19,7 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape
 from futurex.frontend.placeholders import Either, Placeholder
-from futurex.frontend.trace import Cell, current
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node

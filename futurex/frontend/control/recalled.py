@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.objects import DICTS, LISTS, entries_of, has_state, is_container
-from futurex.frontend.trace import Cell, current
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer
 
 DEEP = 3  # entries of entries of what a name is bound to

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control import machine
 from futurex.frontend.control.values import (
@@ -34,7 +35,7 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Signal, Unfinished
 from futurex.frontend.held import Guard
 from futurex.frontend.outside import fingerprint
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, current
 from futurex.frontend.tracer import SCALARS, entered
 from futurex.ops.control import Failure
 from futurex.ops.recursion import described

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.placeholders import Either
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, current, emit
 from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
 from futurex.frontend.which import UNKNOWN, Which
 from futurex.tree.aval import Aval

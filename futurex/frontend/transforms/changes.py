@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of, fill, is_state
 from futurex.frontend.outside import PLAIN, own_container
-from futurex.frontend.trace import Cell, Scope, current
+from futurex.frontend.trace import Scope, current
 from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import through
 from futurex.ops.streams import STATE

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import calls
+from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control.either import as_one
 from futurex.frontend.control.values import is_numeric
@@ -21,7 +22,7 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.changes import Changes
 from futurex.ops.tapes import plain
