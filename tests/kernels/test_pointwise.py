@@ -50,17 +50,18 @@ def nodes_of(places, channels, filters, dtype=FLOAT32, window=1, **more):
 
 def check(node, threads=1):
     rng = np.random.default_rng(3)
-    inputs = [rng.standard_normal(each.shape, dtype=FLOAT32) for each in node.inputs]
+    inputs = [rng.standard_normal(each.shape, dtype=each.dtype) for each in node.inputs]
     kernel = GemmBackend().claim(node, threads)
     assert kernel is not None
     kernel.late.prepare((), wait=True)
     expected = node.record.run([each.astype(float) for each in inputs], node.attrs)
-    called, bound = (np.full(node.shape, np.nan, FLOAT32) for _ in range(2))
+    called, bound = (np.full(node.shape, np.nan, node.dtype) for _ in range(2))
     kernel.call(called, *inputs)
     assert kernel.late.interpreted == 0
     steps = kernel.bind(Workspace())
     Row(steps.aim(bound, *inputs)).run()
-    np.testing.assert_allclose(called, expected, rtol=1e-4, atol=1e-3)
+    close = {"rtol": 1e-4, "atol": 1e-3} if node.dtype == FLOAT32 else {"rtol": 1e-12, "atol": 1e-11}
+    np.testing.assert_allclose(called, expected, **close)
     assert np.array_equal(called, bound)
     return steps
 
@@ -100,8 +101,15 @@ def test_many_positions_are_left_to_the_library(monkeypatch):
         monkeypatch.setattr(nearest, "wide", lambda: True)
 
 
-def test_other_processors_and_other_numbers_are_left_to_others(monkeypatch):
-    assert all(GemmBackend().claim(node, 2) is None for node in nodes_of((4, 8, 8), 64, 64, np.dtype("f8")))
+def test_those_in_double_precision_are_products_too():
+    for node in nodes_of((4, 8, 8), 64, 70, np.dtype("f8")):
+        if panels.is_narrow():
+            assert GemmBackend().claim(node, 2) is None
+        else:
+            check(node, 2)
+
+
+def test_other_processors_are_left_to_others(monkeypatch):
     monkeypatch.setattr(nearest, "wide", lambda: False)
     assert all(GemmBackend().claim(node, 2) is None for node in nodes_of((4, 8, 8), 64, 64))
 
