@@ -39,6 +39,8 @@ def said(tmp_path_factory):
         [sys.executable, script, folder], env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    if "libcublas" in done.stdout:
+        pytest.skip("CuPy is installed without cuBLAS")
     return {name: found for name, *found in map(json.loads, done.stdout.splitlines())}
 
 
