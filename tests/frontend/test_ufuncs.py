@@ -1,6 +1,7 @@
 """Every ufunc of NumPy, its options and its methods, on every dtype: equal bits or equal exceptions, and staged."""
 
 import functools
+import warnings
 
 import numpy as np
 import pytest
@@ -322,6 +323,19 @@ def test_ends_of_sums_in_logarithms(count):
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(f(x), np.logaddexp.reduce(x, axis=1), rtol=1e-13)
     np.testing.assert_allclose(fx.grad(lambda x: np.logaddexp.reduce(x))(x[6]), (np.arange(count) > 0) / (count - 1))
+
+
+@pytest.mark.parametrize("ends", [[np.nan, 1.0, 2.0, 3.0], [np.inf, 1.0, 2.0, np.inf], [-np.inf] * 4])
+def test_sums_in_logarithms_warn_as_numpy_does_at_most(ends):
+    """Of NaN, not of the infinity less itself, nor of the logarithm of how many are as large as NaN."""
+    x = np.array(ends)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if np.isnan(x).any():
+            warnings.filterwarnings("ignore", "invalid value")
+        f, wanted = fx.futurize(lambda x: np.logaddexp.reduce(x)), np.logaddexp.reduce(x)
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(f(x)), wanted)
 
 
 def test_sums_in_logarithms_inside_a_loop():

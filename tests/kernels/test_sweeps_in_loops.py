@@ -82,6 +82,24 @@ def test_not_a_number_stays_in_its_row():
             np.testing.assert_allclose(f(a, moves, seen), function(a, moves, seen), rtol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_functions_that_end_at_a_bound(dtype):
+    """Sines of large numbers are those of C's library, in a region that looks for such."""
+
+    def turning(x, count):
+        total = x[:, 0] * 0
+        for _ in range(count):
+            total = total + np.sin(x).sum(axis=1)
+            x = x * x.dtype.type(3)
+        return total
+
+    x = RNG.normal(size=(20, 30)).astype(dtype) * (1e4 if dtype == "f4" else 1e8)
+    f, wanted = fx.futurize(turning), turning(x, 5)
+    near = {"f4": 1e-4, "f8": 1e-11}[dtype]
+    for _ in range(4):
+        np.testing.assert_allclose(f(x, 5), wanted, rtol=near, atol=near)
+
+
 def test_derivatives_of_rounds():
     a, moves, seen = RNG.normal(size=18), RNG.normal(size=(18, 18)), RNG.normal(size=(7, 18))
     slope = np.asarray(fx.grad(lambda moves: forwards(a, moves, seen)[-1].sum())(moves))

@@ -84,6 +84,29 @@ def test_elements_times_a_few(cells, dtype):
             np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("cells", [[[1, 2], [3, 4]], [[1, 1], [1, 0]], [[1], [2]]])
+def test_known_numbers_of_which_the_first_is_one(cells):
+    x = np.arange(18000.0).reshape(120, 150)
+
+    def function(x):
+        return np.kron(x, np.array(cells, float))
+
+    f = fx.futurize(function)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x), function(x))
+
+
+def test_the_whole_behind_itself_is_copied():
+    """One copy after the other, as fast as memory."""
+
+    def function(x):
+        return np.broadcast_to(x[None], (3, *x.shape)).reshape(-1)
+
+    x = np.arange(18000.0).reshape(120, 150)
+    assert "repeat_each" not in ops_of(function, x)
+    np.testing.assert_array_equal(fx.futurize(function)(x), function(x))
+
+
 def test_derivatives_of_repetitions():
     rng = np.random.default_rng(1)
     x, w = rng.normal(size=(64, 64)), rng.normal(size=(128, 192))
