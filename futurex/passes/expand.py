@@ -234,7 +234,6 @@ def _added_in_logs(node: Node, free: bool) -> Node | None:
     largest = apply("equal", x, top)
     below = apply(exponential, x - where(apply("isfinite", top), top, 0.0))
     most = apply("sum", apply("cast", largest, dtype=x.dtype), axis=axes, keepdims=True, dtype=None)
-    most = apply("maximum", most, 1.0)  # none is as large as NaN
     added = apply("sum", where(largest, 0.0, below), axis=axes, keepdims=True, dtype=None) / most
     found = top + (apply("log", most) + apply("log1p", added)) * scale
     found = _freed([found], [x])[0] if free else found
