@@ -14,7 +14,7 @@ NAMES = (
     "training_steps", "accuracy_har", "allreduce", "driving", "step_overhead", "call_path", "first_call", "replay",
     "tracing", "programs", "models", "small_steps", "fallback", "gpu", "elementwise", "roofline", "matmul", "memory",
     "recovery", "strategies", "data_parallel", "limited_link", "branches", "large_arrays", "expressions", "crowded",
-    "loop_gradients",
+    "loop_gradients", "systems",
 )  # fmt: skip
 
 

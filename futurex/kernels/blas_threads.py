@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from futurex.kernels.openblas import libraries, symbol
+from futurex.kernels.openblas import function, libraries, symbol
+from futurex.uninterrupted import uninterrupted
 
 
 def keep_blas_within(budget: int) -> None:
@@ -37,3 +42,46 @@ def _lowered(library: ctypes.CDLL, budget: int) -> bool:
 
 def _function(library: ctypes.CDLL, verb: str) -> Any:
     return symbol(library, f"openblas_{verb}_num_threads")
+
+
+class _Alone:
+    """How many blocks have OpenBLAS work on the calling thread alone, and how many threads it had before."""
+
+    lock = threading.Lock()
+    blocks = 0
+    before = 1
+
+
+@contextmanager
+def on_the_calling_thread() -> Iterator[None]:
+    """The first OpenBLAS that is loaded works on the threads that call it, until the last such block ends.
+
+    Its own threads turn round for 20 ms behind their work, beside ours, and wait for each other at every step of a
+    factorization: where other processes run, too, that takes a hundred times as long.
+
+    >>> with on_the_calling_thread():
+    ...     min(blas_threads(), default=1)
+    1
+    """
+    get, change = _first()
+    if get is None or change is None:
+        yield
+        return
+    with uninterrupted():
+        with _Alone.lock:
+            _Alone.blocks += 1
+            if _Alone.blocks == 1:
+                _Alone.before = get()
+                change(1)
+        try:
+            yield
+        finally:
+            with _Alone.lock:
+                _Alone.blocks -= 1
+                if not _Alone.blocks:
+                    change(_Alone.before)
+
+
+@functools.cache
+def _first() -> tuple[Any, Any]:
+    return function("openblas_get_num_threads"), function("openblas_set_num_threads")

@@ -144,7 +144,8 @@ def _overwrites(node: Node) -> bool:
 
 
 _BLAS = (
-    "contract", "epilogue", "factor_grad", "factorizations", "linalg", "matrices", "norms", "products", "triangular",
+    "contract", "epilogue", "factor_grad", "factorizations", "linalg", "matrices", "norms", "products",
+    "shared_factors", "triangular",
 )  # fmt: skip
 _FOREIGN = ("library", "opaque", "python", "scipy_linear")
 

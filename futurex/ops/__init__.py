@@ -47,6 +47,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     regions,
     scipy_linear,
     shape,
+    shared_factors,
     signals,
     sorting,
     special,

@@ -35,11 +35,11 @@ def half_of(x: Node) -> bool | None:
         return False if x.attrs["index"] == 1 else None
     if x.op == "conjugate":
         return half_of(x.inputs[0])
-    half = half_of(x.inputs[0]) if _turns(x) else None
+    half = half_of(x.inputs[0]) if is_turned(x) else None
     return None if half is None else not half
 
 
-def _turns(x: Node) -> bool:
+def is_turned(x: Node) -> bool:
     """Is it a transpose of matrices?"""
     axes = x.attrs["axes"] if x.op == "transpose" else None
     if x.op == "load" and len(x.inputs) == 1 and [step[0] for step in x.attrs["chain"]] == ["transpose"]:

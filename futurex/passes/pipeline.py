@@ -31,6 +31,7 @@ from futurex.passes.regions import inline_regions
 from futurex.passes.repeats import repeat_elements
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
+from futurex.passes.shared_factors import factorise_once
 from futurex.passes.short_rows import write_out_short_rows
 from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
@@ -50,18 +51,18 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    tape_dear_values, thin_tapes, stack_tapes, expand, simplify, repeat_elements, substitute, share, compute_everywhere,
-    prune, lower_contractions, transform_convolutions, tile_convolutions, keep_places, join_epilogues,
-    join_row_products, join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first, keep_orders,
-    gather_strides, flatten_joins, pick_joins, assemble, give_loops, order_columns, join_in_place, fuse, join_updates,
-    recompute, join_siblings, write_through, copy_turned,
+    tape_dear_values, thin_tapes, stack_tapes, expand, simplify, repeat_elements, substitute, share, factorise_once,
+    compute_everywhere, prune, lower_contractions, transform_convolutions, tile_convolutions, keep_places,
+    join_epilogues, join_row_products, join_maps, write_out_short_rows, reduce_stacks, arrange_reductions, turn_first,
+    keep_orders, gather_strides, flatten_joins, pick_joins, assemble, give_loops, order_columns, join_in_place, fuse,
+    join_updates, recompute, join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 _TAPES = (tape_dear_values, thin_tapes, stack_tapes)
 """Those that the whole graph has been through, the innermost loops first, before any of the others."""
 
-_OUTSIDE = (flatten_joins, pick_joins, assemble, give_loops, copy_turned)
+_OUTSIDE = (factorise_once, flatten_joins, pick_joins, assemble, give_loops, copy_turned)
 """Those that bodies of loops do without: they begin with arrays of their own."""
 
 _INSIDE: dict[Pass, Pass] = {

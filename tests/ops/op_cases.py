@@ -27,6 +27,7 @@ WITHOUT_SAMPLES = {
     **dict.fromkeys(sorted(COMMUNICATION), "communicates: it needs the other ranks"),
     "fragment": "runs the user's code; the tests of fragments run it",
     "warning": "warns; the tests of warnings run it",
+    "lu": "leaves factors that the kernels beside it alone can read; systems with one matrix run it",
     "recur": "is made into a loop before anything runs; the tests of recursions run that",
 }
 

@@ -57,6 +57,7 @@ WITHOUT_DERIVATIVE = {
     "local_batch_norm_grad": "in terms of whole batches it would be that of another function on several localities",
     **dict.fromkeys(("narrow", "widen", "narrow_product", "attention", "attention_grad"), "made after differentiation"),
     **dict.fromkeys(("max_pool_places", "max_pool_spread", "room"), "made after differentiation"),
+    **dict.fromkeys(("lu_solve", "lu_inv", "lu_slogdet"), "made after differentiation"),
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
 }
 

@@ -1,4 +1,4 @@
-"""Claims convolutions, products in float32 and float64 and triangular systems for NumPy's BLAS."""
+"""Claims convolutions, products in float32 and float64, triangular systems and shared factors for NumPy's BLAS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.blas import triangular
+from futurex.kernels.blas import lapack, triangular
 from futurex.kernels.blas.conv import conv_forward, conv_input_grad, conv_weight_grad
 from futurex.kernels.blas.unfold import Geometry
 from futurex.kernels.registry import Kernel
@@ -26,9 +26,12 @@ class BlasBackend:
     name = "blas"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
-        """A kernel for a node in one floating dtype; the threads are those of NumPy's BLAS."""
+        """A kernel for a node in one floating dtype; the threads are those of NumPy's BLAS
+        unless a kernel says otherwise."""
         if node.op == "solve_triangular":
             return triangular.kernel_for(node)
+        if node.op in lapack.OPS:
+            return lapack.kernel_for(node, threads)
         build = _CLAIMS.get(node.op)
         if build is None or not node.is_static or not _one_dtype(node):
             return None
