@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,3 +85,13 @@ def on_the_calling_thread() -> Iterator[None]:
 @functools.cache
 def _first() -> tuple[Any, Any]:
     return function("openblas_get_num_threads"), function("openblas_set_num_threads")
+
+
+def alone(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call with OpenBLAS :func:`on_the_calling_thread`."""
+
+    def on_this_thread(*inputs: Any) -> Any:
+        with on_the_calling_thread():
+            return call(*inputs)
+
+    return on_this_thread

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.parts import in_parts
+from futurex.kernels.blas_threads import alone
+from futurex.kernels.parts import factorises, in_parts
 from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
 from futurex.kernels.warned import at_line
@@ -51,6 +52,8 @@ class NumpyBackend:
         if written and "{call}" not in written:
             return Kernel(_evaluating(written, len(node.inputs)), self.name, threads=used, written=written)
         call = _load(node) if node.op == "load" else _plain(node)
+        if factorises(node):
+            call, used = alone(call), 1
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
         elif record.view is None and not node.is_static and _may_be_large(node):

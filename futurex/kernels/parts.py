@@ -38,8 +38,11 @@ _OF_COMPLEX = {"exp": 14.0, "log": 20.0, "sqrt": 20.0, "sin": 25.0, "cos": 25.0,
 _OF_FLOATS = {"remainder": 25.0, "floor_divide": 25.0, "fmod": 6.0}
 """The same of elementwise functions whose loops in NumPy know one element only; in a region it takes a fraction."""
 _MATRICES = frozenset(("inv", "solve", "cholesky", "det", "slogdet", "eigh", "eigvalsh", "svd", "svdvals", "qr"))
-LARGEST_MATRIX = 64
-"""Larger ones BLAS cuts itself."""
+LARGEST_MATRIX = 256
+"""Larger ones BLAS cuts itself; of smaller ones it gains nothing by its threads, or a third, while they turn round for
+20 ms behind each call beside ours. They do from :data:`_LEAST_MATRIX` rows on."""
+_LEAST_MATRIX = 32
+_FACTORISING = _MATRICES | {"eig", "eigvals", "pinv", "lstsq", "cofactor", "cholesky_grad", "attempted"}
 
 
 def in_parts(node: Node, kernel: Kernel, threads: int, step: int = 1) -> Kernel:
@@ -68,6 +71,13 @@ def seconds(node: Node) -> float:
     elementwise = {"c": _OF_COMPLEX, "f": _OF_FLOATS}.get(node.dtype.kind, {}) if node.record.elementwise else {}
     each = elementwise.get(node.op, 0.0) if node.record.elementwise else _NANOSECONDS.get(node.op, 0.0)
     return each * 1e-9 * max(aval.size for aval in avals)
+
+
+def factorises(node: Node) -> bool:
+    """Does it factorise matrices of a known size, of which one thread makes as much as several?"""
+    if node.op not in _FACTORISING or not node.inputs[0].is_static:
+        return False
+    return _LEAST_MATRIX <= max(node.inputs[0].shape[-2:]) <= LARGEST_MATRIX
 
 
 def _cuts(node: Node, least: int) -> tuple[Cut, Cut] | None:

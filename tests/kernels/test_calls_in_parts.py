@@ -83,7 +83,7 @@ def test_all_that_may_be_cut_is_tested():
 def test_what_is_short_or_meets_is_not_cut():
     long = param(aval_of(np.zeros((1000, 1000))))
     short = param(aval_of(np.zeros((10, 10))))
-    line, matrix = param(aval_of(np.zeros(1 << 20))), param(aval_of(np.zeros((200, 100, 100))))
+    line, matrix = param(aval_of(np.zeros(1 << 20))), param(aval_of(np.zeros((20, 257, 257))))
 
     def cut(name, x, threads=2, **attrs):
         return NumpyBackend().claim(apply(name, x, **attrs), threads).parts
@@ -93,6 +93,7 @@ def test_what_is_short_or_meets_is_not_cut():
     assert cut("sort", short, axis=1, kind=None) == 1
     assert cut("sort", line, axis=0, kind=None) == 1
     assert cut("inv", matrix) == 1  # which BLAS cuts
+    assert cut("inv", param(aval_of(np.zeros((20, 256, 256))))) == 2
     assert cut("exp", line) == 1
 
 

@@ -11,7 +11,7 @@ from futurex.kernels.blas import lapack
 from futurex.kernels.blas_threads import blas_threads
 from futurex.kernels.openblas import function, libraries, symbol
 from futurex.passes.pipeline import optimise
-from futurex.passes.shared_factors import LEAST_ROWS, factorise_once
+from futurex.passes.shared_factors import LEAST_ROWS, LEAST_VALUES, factorise_once
 from futurex.tree import Aval, Graph, apply, item, param
 
 found = pytest.mark.skipif(function("dgetrf_64_") is None, reason="no OpenBLAS is loaded that has the function")
@@ -208,3 +208,30 @@ def test_openblas_has_its_threads_again():
     with pytest.raises(np.linalg.LinAlgError):
         np.asarray(fx.futurize(solved_twice)(a, b))
     assert blas_threads() == before
+
+
+def energies(a):
+    return np.sqrt(np.linalg.eigvalsh(a @ a.T)).sum() + np.linalg.norm(a, "nuc")
+
+
+def values_and_vectors(a):
+    return np.linalg.eigvalsh(a), np.linalg.eigh(a)[1], np.linalg.eigvalsh(a, "U"), np.linalg.svd(a, compute_uv=False)
+
+
+@pytest.mark.parametrize(("extent", "alone"), [(LEAST_VALUES - 1, 1), (LEAST_VALUES, 0)])
+def test_values_are_those_beside_their_vectors(extent, alone):
+    a = matrix_of(extent, "d")
+    f = fx.value_and_grad(energies)
+    ops = nodes_of(f, a)
+    assert [ops.count(op) for op in ("eigvalsh", "eigh", "svdvals", "svd")] == [alone, 1, alone, 1]
+    value, gradient = f(a)
+    u, s, vh = np.linalg.svd(a)
+    np.testing.assert_allclose(value, 2 * s.sum(), rtol=1e-10)
+    np.testing.assert_allclose(gradient, 2 * u @ vh, rtol=1e-6, atol=1e-9)
+
+
+def test_values_of_the_other_half_or_without_vectors_are_asked_for_alone():
+    a = matrix_of(40, "d")
+    ops = nodes_of(fx.futurize(values_and_vectors), a)
+    assert [ops.count(op) for op in ("eigvalsh", "eigh", "svdvals", "svd")] == [1, 1, 1, 0]
+    close(fx.futurize(values_and_vectors)(a)[::2], values_and_vectors(a)[::2])

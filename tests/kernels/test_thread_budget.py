@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from futurex.kernels.blas_threads import blas_threads
+from futurex.kernels.blas_threads import blas_threads, on_the_calling_thread
+from futurex.kernels.numpy_ import NumpyBackend
+from futurex.tree import apply, param
+from futurex.tree.aval import aval_of
 
 pytestmark = pytest.mark.onednn
 
@@ -96,3 +100,39 @@ def test_a_smaller_number_of_threads_stays():
     found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
     assert found.stdout.strip() == "1"
     assert all(each >= 1 for each in blas_threads())
+
+
+def test_openblas_works_alone_until_the_last_block_ends(monkeypatch):
+    calls, threads = [], [4]
+    monkeypatch.setattr("futurex.kernels.blas_threads._first", lambda: (lambda: threads[0], calls.append))
+    with on_the_calling_thread():
+        threads[0] = 1
+        with on_the_calling_thread():
+            assert calls == [1]
+        assert calls == [1]
+    assert calls == [1, 4]
+    with pytest.raises(KeyError), on_the_calling_thread():
+        raise KeyError
+    assert calls == [1, 4, 1, 1]
+
+
+@pytest.mark.parametrize(("rows", "columns", "one"), [(31, 4, 0), (32, 4, 1), (5, 256, 1), (257, 8, 0)])
+def test_matrices_that_one_thread_factorises(rows, columns, one, monkeypatch):
+    """On which several gain nothing, but for their turning behind it."""
+    entered = []
+
+    @contextlib.contextmanager
+    def block():
+        entered.append(1)
+        yield
+
+    monkeypatch.setattr("futurex.kernels.blas_threads.on_the_calling_thread", block)
+    x = np.random.default_rng(0).normal(size=(rows, columns))
+    for name, attrs in (("qr", {"mode": "reduced"}), ("svdvals", {"hermitian": False})):
+        node = apply(name, param(aval_of(x)), **attrs)
+        kernel = NumpyBackend().claim(node, 4)
+        results = kernel.call(None, x), node.record.kernel(x, **attrs)
+        found, wanted = results if name == "qr" else ([each] for each in results)
+        assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
+        assert kernel.threads == (1 if one else 4)
+    assert len(entered) == 2 * one
