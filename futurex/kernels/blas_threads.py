@@ -82,6 +82,18 @@ def on_the_calling_thread() -> Iterator[None]:
                     change(_Alone.before)
 
 
+def _leave_all() -> None:
+    """A process that has forked has none of the threads that were in such blocks."""
+    _Alone.lock = threading.Lock()
+    if _Alone.blocks:
+        _Alone.blocks = 0
+        _first()[1](_Alone.before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
+
+
 @functools.cache
 def _first() -> tuple[Any, Any]:
     return function("openblas_get_num_threads"), function("openblas_set_num_threads")

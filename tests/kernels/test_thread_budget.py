@@ -136,3 +136,21 @@ def test_matrices_that_one_thread_factorises(rows, columns, one, monkeypatch):
         assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
         assert kernel.threads == (1 if one else 4)
     assert len(entered) == 2 * one
+
+
+def test_a_child_has_the_threads_of_its_parent():
+    """Which forked while another thread was in such a block."""
+    text = """
+import os
+import numpy
+from futurex.kernels.blas_threads import *
+before = blas_threads()
+with on_the_calling_thread():
+    child = os.fork()
+    if not child:
+        with on_the_calling_thread():
+            pass
+        os._exit(blas_threads() != before)
+assert os.waitpid(child, 0)[1] == 0 and blas_threads() == before
+"""
+    subprocess.run([sys.executable, "-c", text], timeout=300, check=True)

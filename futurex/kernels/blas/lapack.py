@@ -42,12 +42,17 @@ def kernel_for(node: Node, threads: int) -> Kernel | None:
     if found is None:
         return None
     factorise, solve = found
-    if node.op == "lu":
-        return Kernel(functools.partial(_factors, factorise), "blas", into=True)
     if node.op == "lu_slogdet":
         return Kernel(functools.partial(_slogdet, **node.attrs), "blas", threads=1)
-    call = _solution if node.op == "lu_solve" else _inverse
-    return Kernel(functools.partial(call, functools.partial(_solve, solve, threads), **node.attrs), "blas", into=True)
+    if node.op == "lu":
+        used = 1 if node.inputs[0].shape[0] <= MOST_ALONE else None
+        return Kernel(functools.partial(_factors, factorise), "blas", into=True, threads=used)
+    products = node.inputs[0].size * (node.shape[-1] if node.ndim > 1 else 0)
+    parts = max(1, min(threads, products // LEAST_PRODUCTS))
+    call = functools.partial(
+        _solution if node.op == "lu_solve" else _inverse, functools.partial(_solve, solve, parts), **node.attrs
+    )
+    return Kernel(call, "blas", into=True, threads=parts)
 
 
 @functools.cache
@@ -84,15 +89,18 @@ def _factors(factorise: Callable[..., None], out: Any, a: Any) -> Any:
     return out
 
 
-def _solve(solve: Callable[..., None], threads: int, columns: Any, pivots: Any, turned: bool, sides: Any) -> None:
-    """``sides``: each a row, which becomes its solution; many of them are shared among the threads."""
-    parts = min(threads, columns.size * len(sides) // LEAST_PRODUCTS) if sides.ndim > 1 else 1
-    bounds = [len(sides) * k // parts for k in range(parts + 1)] if parts > 1 else [0, len(sides)]
+def _solve(solve: Callable[..., None], parts: int, columns: Any, pivots: Any, turned: bool, sides: Any) -> None:
+    """``sides``: each a row, which becomes its solution, in so many parts, each by a thread."""
+    bounds = [len(sides) * k // parts for k in range(parts + 1)]
+    tasks = [
+        functools.partial(solve, columns, pivots, turned, sides[start:stop])
+        for start, stop in itertools.pairwise(bounds)
+    ]
     with on_the_calling_thread():
-        together([
-            functools.partial(solve, columns, pivots, turned, sides[start:stop])
-            for start, stop in itertools.pairwise(bounds)
-        ])  # fmt: skip
+        if parts > 1:
+            together(tasks)
+        else:
+            tasks[0]()
 
 
 def _solution(solve: Callable[..., None], out: Any, columns: Any, pivots: Any, b: Any, **attrs: Any) -> Any:
