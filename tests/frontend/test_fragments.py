@@ -435,6 +435,21 @@ def test_a_first_call_says_why_there_is_no_trace_yet():
     assert "the next call" not in f.explain()
 
 
+def test_traces_given_up_for_the_same_reason_are_one_paragraph():
+    @fx.futurize
+    def texts(x, n):
+        return np.array([f"{x[0]:.1f}"] * n)
+
+    for n in range(2, 9):
+        texts(X, n)
+    text = texts.explain()
+    assert text.startswith(f"{texts.__qualname__}: 7 trace(s)")
+    assert text.count("runs as plain NumPy") == 1
+    assert text.splitlines()[1:5] == [f"- float64[{len(X)}], {n}" for n in (2, 3, 4)] + [
+        "- and 4 more kinds of arguments (7 traces)"
+    ]
+
+
 class Results:
     def __init__(self, **given):
         self.__dict__.update(given)
