@@ -450,6 +450,24 @@ def test_traces_given_up_for_the_same_reason_are_one_paragraph():
     ]
 
 
+def test_a_dict_that_is_the_callers_in_some_runs_says_that_a_copy_is_staged():
+    @fx.futurize
+    def step(params, x):
+        if x.sum() > 0:
+            params = {name: value - 1 for name, value in params.items()}
+        return params
+
+    @fx.futurize
+    def of_a_copy(params, x):
+        return step.plain(dict(params), x)
+
+    for x in (X, -X):
+        for f in (step, of_a_copy):
+            np.testing.assert_array_equal(f({"w": X}, x)["w"], step.plain({"w": X}, x)["w"])
+    assert "a copy before the branch or loop (`p = dict(p)`, `x = list(x)`) is nobody else's" in step.explain()
+    assert "plain" not in of_a_copy.explain()
+
+
 class Results:
     def __init__(self, **given):
         self.__dict__.update(given)
