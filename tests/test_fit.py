@@ -105,6 +105,20 @@ def test_a_notebook_shows_the_ends_of_a_long_run():
     assert "<td>13</td>" not in table
 
 
+def test_figures_of_a_resumed_run_stand_below_their_names(tmp_path):
+    params, data = problem()
+    options = {"batch_size": 50, "checkpoint": tmp_path}
+    fit(mean_square, params, data, epochs=1, **options).result(WAIT)
+    fit(mean_square, params, data, epochs=2, resume=True, validation=data, **options).result(WAIT)
+    run = fit(mean_square, params, data, epochs=3, resume=True, **options)
+    run.result(WAIT)
+    assert ["val_loss" in record for record in run.history] == [False, True, False]
+    rows = [row.count("<td>") for row in run._repr_html_().split("<tr>")[2:]]
+    assert rows == [5, 5, 5]
+    assert "<th scope='col'>val_loss</th>" in run._repr_html_()
+    assert run._repr_html_().count("<td></td>") == 2
+
+
 def refusing(params, x, y):
     if (x @ params["w"]).sum() > -1e9:
         raise ValueError("too large")

@@ -70,7 +70,7 @@ class _Walk:
             self._values[node] = rebuilt(node, inputs) if node.inputs else node
             return
         if node.record.structured and node.record.jvp is not None:
-            self._values[node], moved = node.record.jvp(tangents, *inputs, **node.attrs, jvp=jvp)
+            self._values[node], moved = node.record.jvp(tangents, node, *inputs, **node.attrs, jvp=jvp)
         else:
             self._values[node] = rebuilt(node, inputs)
             moved = pushed(self._values[node], tangents)

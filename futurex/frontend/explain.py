@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from futurex.frontend import layouts
@@ -19,6 +21,28 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+MOST_KINDS = 3
+"""Kinds of arguments that are named of traces which were given up for the same reason."""
+
+
+def paragraphs(traces: Iterable[Variant]) -> list[str]:
+    """A paragraph for each trace; those that were given up at the same line for the same reason share one."""
+    found: dict[int | tuple[str, ...], list[Variant]] = {}
+    for variant in traces:
+        staged = variant.escape is None and variant.error is None
+        found.setdefault(id(variant) if staged else tuple(lines_of(variant)), []).append(variant)
+    lines = []
+    for alike in found.values():
+        kinds = list(dict.fromkeys(map(leaves_of, alike)))
+        if len(kinds) > MOST_KINDS + 1:
+            kinds[MOST_KINDS:] = [f"and {len(kinds) - MOST_KINDS} more kinds of arguments"]
+        if len(alike) > 1:
+            kinds[-1] += f" ({len(alike)} traces)"
+        lines += [f"- {kind}" for kind in kinds]
+        lines += [f"    {line}" for line in lines_of(alike[0])]
+    return lines
 
 
 def leaves_of(variant: Variant) -> str:

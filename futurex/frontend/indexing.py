@@ -149,34 +149,61 @@ def takes_copy(index: Any) -> bool:
 
 
 def under_flag(array: Any, index: Any) -> tuple[Any, Any] | None:
-    """What an index means that has one boolean without dimensions, alone or between slices and new axes: ``x[:, flag]``
-    is ``x[:, None][:, [flag]]``, and this the ``x[:, None]`` and the index of it. None for other indices."""
+    """What an index means that has a boolean without dimensions: ``x[:, flag]`` is ``x[:, None][:, [flag]]``, and this
+    the ``x[:, None]`` and the index of it, in which further ones remain. None for other indices."""
     from futurex.frontend.tracer import fresh, index_node, new_array
 
     parts = list(index) if isinstance(index, tuple) else [index]
-    places = [k for k, part in enumerate(parts) if not isinstance(part, _NO_FLAGS)]
-    if len(places) != 1 or array.aval.weak:
+    if array.aval.weak or all(isinstance(part, _NO_FLAGS) and not isinstance(part, bool) for part in parts):
         return None
-    place = places[0]
-    if isinstance(parts[place], bool | np.bool_):
-        flag = const(np.array([bool(parts[place])]))
-    else:
-        node = None if isinstance(parts[place], int | np.integer) else index_node(parts[place])
-        if node is None or node.dtype.kind != "b" or node.ndim:
-            return None
-        flag = emit("reshape", node, shape=(1,))
-    behind = Ellipsis in parts[:place]
-    axes = sum(isinstance(part, slice) for part in (parts[place:] if behind else parts[:place]))
-    axis = array.ndim - axes if behind else axes
-    if not 0 <= axis <= array.ndim:
-        return None  # more axes than there are
+    nodes = [None if isinstance(part, _NO_NODES) else index_node(part) for part in parts]
+    place = next((k for k, (part, node) in enumerate(zip(parts, nodes, strict=True)) if _is_flag(part, node)), None)
+    if place is None:
+        return None
+    node = nodes[place]
+    firsts = _first_axes(parts, nodes, array.ndim)
+    if firsts is None or not all(map(_surely_fits, parts, nodes, firsts, [array.shape] * len(parts))):
+        return None  # NumPy's message names the axis: it is another one of the wider array
+    flag = const(np.array([bool(parts[place])])) if node is None else emit("reshape", node, shape=(1,))
     one = new_array(array._node) if array.is_scalar else array
     parts[place] = fresh(flag)
-    wider = one._extended(("index", (*[("s", None, None, None)] * axis, ("n",))))
+    wider = one._extended(("index", (*[("s", None, None, None)] * firsts[place], ("n",))))
     return wider, tuple(parts) if len(parts) > 1 else parts[0]
 
 
-_NO_FLAGS = slice, type(None), type(Ellipsis)
+def _first_axes(parts: list[Any], nodes: list[Node | None], ndim: int) -> list[int] | None:
+    """The axis of the array at which each part of an index begins; None if there are more than it has."""
+    named = list(map(_axes_named, parts, nodes))
+    rest = ndim - sum(named)
+    open_ = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
+    return None if rest < 0 else [sum(named[:k]) + (rest if k > open_ else 0) for k in range(len(parts))]
+
+
+def _surely_fits(part: Any, node: Node | None, first: int, shape: tuple[Any, ...]) -> bool:
+    """Is it known that NumPy takes this part of an index for the axes from ``first`` on?"""
+    if node is not None:
+        return node.dtype.kind == "b" and (not node.ndim or same(node.shape, shape[first : first + node.ndim]))
+    if isinstance(part, int | np.integer) and not isinstance(part, bool):
+        return is_static((shape[first],)) and -shape[first] <= part < shape[first]
+    return True
+
+
+_NO_NODES = slice, type(None), type(Ellipsis), bool, np.bool_, int, np.integer
+_NO_FLAGS = slice, type(None), type(Ellipsis), int, np.integer
+"""Parts of an index that are no booleans; but ``bool`` is an ``int``."""
+
+
+def _is_flag(part: Any, node: Node | None) -> bool:
+    if node is None:
+        return isinstance(part, bool | np.bool_)
+    return node.dtype.kind == "b" and not node.ndim
+
+
+def _axes_named(part: Any, node: Node | None) -> int:
+    """How many axes of the array a part of an index is for."""
+    if part is None or part is Ellipsis or _is_flag(part, node):
+        return 0
+    return node.ndim if node is not None and node.dtype.kind == "b" else 1
 
 
 def _axes_used(part: Any, node_of: Any) -> int:

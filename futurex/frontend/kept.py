@@ -94,7 +94,11 @@ def _refuse_mergers(left: list[Any], trace: Trace) -> None:
     others = Counter(map(id, may_be)) + Counter(once.keys())
     for each in may_be:
         if id(each) in trace.arguments or id(each) in trace.held.nests or others[id(each)] > 1:
-            raise Escape(f"leaving {describe(each)} behind that is another one in some runs", "which depends on data")
+            raise Escape(
+                f"leaving {describe(each)} behind that is another one in some runs",
+                "which depends on data",
+                "a copy before the branch or loop (`p = dict(p)`, `x = list(x)`) is nobody else's",
+            )  # fmt: skip
 
 
 def _among(value: Any, trace: Trace) -> list[Any]:

@@ -452,13 +452,11 @@ class Futurized(Standing, Generic[P, R]):
         return [*itertools.chain(*self._variants.values()), *self._families.variants()]
 
     def explain(self) -> str:
-        """What was traced, what was not and why, and how the arrays of a net lie in memory, one paragraph a trace."""
+        """What was traced, what was not and why, and how the arrays of a net lie in memory: one paragraph a trace, one
+        for all that were given up for the same reason."""
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
-        lines += explain.not_traced_yet(self._fragments) if not traces else []
-        for variant in traces:
-            lines.append(f"- {explain.leaves_of(variant)}")
-            lines += [f"    {line}" for line in explain.lines_of(variant)]
+        lines += explain.paragraphs(traces) if traces else explain.not_traced_yet(self._fragments)
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:

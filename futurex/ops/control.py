@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.joins import joined, kind
+from futurex.ops.joins import joined, kind, named
 from futurex.ops.loop_batch import batch_cond
 from futurex.ops.python import filled
+from futurex.ops.tapes import plain
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -56,12 +57,13 @@ def _cond_rule(
 
 
 def _cond_push(
-    tangents: Sequence[Node | None], pred: Node, *inputs: Node, then: Graph, orelse: Graph, jvp: Pushforward
+    tangents: Sequence[Node | None], out: Node, pred: Node, *inputs: Node, then: Graph, orelse: Graph, jvp: Pushforward
 ) -> tuple[list[Node], list[Node | None]]:
     wrt = [k for k in range(len(inputs)) if tangents[k + 1] is not None]
     moved = _either(then, orelse, wrt)
     branches = {"then": jvp(then, wrt, moved), "orelse": jvp(orelse, wrt, moved)}
-    result = apply("cond", pred, *inputs, *(t for t in tangents[1:] if t is not None), **branches)
+    given = (pred, *inputs, *(t for t in tangents[1:] if t is not None))
+    result = named("cond", given, branches, (*out.aval, *(plain(out.aval[k]) for k in moved)))
     n = len(then.outs)
     found = {k: item(result, n + place) for place, k in enumerate(moved)}
     return [item(result, k) for k in range(n)], [found.get(k) for k in range(n)]

@@ -8,6 +8,9 @@ from typing import Any
 
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Fresh, dims_in, same
+from futurex.tree.node import Node, build
+from futurex.tree.record import record
+from futurex.tree.source import Source
 
 
 def kind(aval: Aval) -> tuple[Any, ...]:
@@ -49,3 +52,17 @@ def carried(before: Sequence[Aval], body: Any, name: str) -> tuple[Aval, ...]:
         ):
             raise TypeError(f"the body of a {name} changes the types of what it carries: {before} became {after}")
     return joined(before, joined(inside, after, before), before)
+
+
+def named(
+    name: str, inputs: Sequence[Node], attrs: dict[str, Any], known: Iterable[Any], src: Source | None = None
+) -> Node:
+    """A branch or loop whose first results are those ``known``, or their tangents: an extent that its rule leaves open
+    has the name that it has there. What reads the one reads the other, and they may meet as equals."""
+    rec = record(name)
+    avals: Any = rec.infer(tuple(node.aval for node in inputs), (), attrs)
+    settled = tuple(
+        aval if before is None or not any(isinstance(extent, Fresh) for extent in aval.extents) else before
+        for aval, before in itertools.zip_longest(avals, known)
+    )
+    return build(rec, tuple(inputs), attrs, settled, src)

@@ -6,18 +6,19 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from futurex.ops.joins import named
 from futurex.ops.loop_reverse import active_inputs
 from futurex.ops.tapes import plain, zeros_for
 from futurex.tree.activity import active_outs
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, item, param
+from futurex.tree.node import Node, item, param
 
 Pushforward = Callable[..., Graph]
 Indices = tuple[int, ...]
 
 
 def push_loop(
-    tangents: Sequence[Node | None], *inputs: Node, test: Graph, body: Graph, tape: Indices, jvp: Pushforward
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, test: Graph, body: Graph, tape: Indices, jvp: Pushforward
 ) -> tuple[list[Node], list[Node | None]]:
     """The loop over what it carries and its tangents: no tape."""
     n = len(body.outs)
@@ -28,7 +29,8 @@ def push_loop(
     tests = _doubled(Graph([*test.params, *extra], test.outs, test.name), len(body.params), active, [n])
     arguments = _interleaved(inputs, tangents, active, [n])
     tapes = (*tape, *(n + carried.index(k) for k in tape if k in carried))
-    result = apply("loop", *arguments, test=tests, body=both, tape=tapes)
+    results = (*out.aval[:n], *(plain(out.aval[k]) for k in carried))
+    result = named("loop", arguments, {"test": tests, "body": both, "tape": tapes}, results)
     parts = [item(result, k) for k in range(len(result.aval))]
     primals = [*parts[:n], *parts[n + len(carried) :][: len(tape)]]
     moved = dict(zip(carried, parts[n : n + len(carried)], strict=True))
@@ -39,7 +41,7 @@ def push_loop(
 
 
 def push_scan(
-    tangents: Sequence[Node | None], *inputs: Node, body: Graph, n_carry: int, n_xs: int, length: int | None,
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, body: Graph, n_carry: int, n_xs: int, length: int | None,
     reverse: bool, tape: Indices, jvp: Pushforward,
 ) -> tuple[list[Node], list[Node | None]]:  # fmt: skip
     n_ys = len(body.outs) - n_carry
@@ -57,10 +59,13 @@ def push_scan(
     )
     arguments = _interleaved(inputs, tangents, active, cuts)
     tapes = (*tape, *(n_carry + carried.index(k) for k in tape if k in carried))
-    result = apply(
-        "scan", *arguments, body=both, n_carry=n_carry + len(carried),
-        n_xs=n_xs + sum(n_carry <= k < n_carry + n_xs for k in active), length=length, reverse=reverse, tape=tapes,
-    )  # fmt: skip
+    results = (*out.aval[:n_carry], *(plain(out.aval[k]) for k in carried))
+    moving = sum(n_carry <= k < n_carry + n_xs for k in active)
+    attrs = {
+        "body": both, "n_carry": n_carry + len(carried), "n_xs": n_xs + moving, "length": length,
+        "reverse": reverse, "tape": tapes,
+    }  # fmt: skip
+    result = named("scan", arguments, attrs, results)
     parts = iter([item(result, k) for k in range(len(result.aval))])
     carry, d_carry = _take(parts, n_carry), dict(zip(carried, _take(parts, len(carried)), strict=True))
     ys, d_ys = _take(parts, n_ys), dict(zip(made, _take(parts, len(made)), strict=True))

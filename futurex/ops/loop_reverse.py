@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.ops.elementwise import zeros_like
+from futurex.ops.joins import named
 from futurex.ops.tapes import added, element, plain
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, new_symbol, nominal, same
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, build, dimensions_of, item, param
-from futurex.tree.record import record
+from futurex.tree.node import Node, apply, dimensions_of, item, param
 
 Pullback = Callable[..., Graph]
 Indices = tuple[int, ...]
@@ -97,7 +97,7 @@ class _Backward:
 
         cts = [cotangent(k) for k in carried]
         sums = [param(plain(params[k].aval), "sum") for k in summed]
-        on_tape = [(k, stand_in(params[k], element(sequences[k].aval))) for k in sequences]
+        on_tape = [(k, stand_in(params[k], _of_a_round(element(sequences[k].aval), params[k].aval))) for k in sequences]
         ys = [(k, stand_in(seeds[k])) for k in self.seeded if k >= self.n_carry]
         more = [(k, param(element(node.aval), "g")) for k, node in taped.items() if k in carried]
         read = [k for k in self.reads if k >= first_const]
@@ -122,6 +122,17 @@ class _Backward:
             n_carry=len(starts), n_xs=len(inputs), length=self.length, reverse=not self.reverse, tape=(),
         )  # fmt: skip
         return {k: item(result, place) for place, k in enumerate((*carried, *summed, *over))}
+
+
+def _of_a_round(held: Aval, inside: Aval) -> Aval:
+    """What a tape holds, with the names that its extents have in a round: the tape's own are no other value's."""
+    names = iter(inside.extents)
+
+    def of_round(extent: Any) -> Any:
+        name = next(names)
+        return name if isinstance(name, Dim) and isinstance(extent, Dim) else extent
+
+    return held.with_extents(of_round)
 
 
 def _or_zeros(g: Node | None, aval: Aval) -> Node:
@@ -173,7 +184,7 @@ def _tape_seeds(g: Sequence[Node | None], tape: Indices) -> dict[int, Node]:
 
 
 def _taped(node: Node, tape: Indices) -> Node:
-    """The same loop with more of its carry on tape (a pass merges the two)."""
+    """The same loop with more of its carry on tape (a pass merges the two); its results keep their names."""
     attrs = {**node.attrs, "tape": tuple(sorted({*node.attrs["tape"], *tape}))}
-    rec = record(node.op)
-    return build(rec, node.inputs, attrs, rec.infer(tuple(source.aval for source in node.inputs), (), attrs), node.src)
+    results = node.aval[: len(node.aval) - len(node.attrs["tape"])]
+    return named(node.op, node.inputs, attrs, results, node.src)

@@ -76,7 +76,7 @@ def _checkpoint_rule(
 
 
 def _checkpoint_push(
-    tangents: Sequence[Node | None], *inputs: Node, graph: Graph, jvp: Callable[..., Graph]
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, graph: Graph, jvp: Callable[..., Graph]
 ) -> tuple[list[Node], list[Node | None]]:
     wrt = [k for k, t in enumerate(tangents) if t is not None]
     moved = [k for k, is_active in enumerate(active_outs(graph, wrt)) if is_active]

@@ -63,10 +63,14 @@ def _are_several(group: list[Node]) -> bool:
 
 
 def _with_all_tapes(group: list[Node]) -> Node:
+    """The first of them with the tapes of all. Its results keep their types: of an extent that the operation's rule
+    leaves open, as that of a carried array of unknown length, what reads it has the name already."""
     node = group[0]
-    attrs = {**node.attrs, "tape": tuple(sorted({k for each in group for k in each.attrs["tape"]}))}
-    avals = node.record.infer(tuple(source.aval for source in node.inputs), (), attrs)
-    return build(node.record, node.inputs, attrs, avals, node.src)
+    first = len(node.aval) - len(node.attrs["tape"])
+    tapes = {k: aval for each in group for k, aval in zip(each.attrs["tape"], each.aval[first:], strict=True)}
+    numbers = tuple(sorted(tapes))
+    avals = (*node.aval[:first], *(tapes[k] for k in numbers))
+    return build(node.record, node.inputs, {**node.attrs, "tape": numbers}, avals, node.src)
 
 
 def _prune_structured(graph: Graph) -> Graph:

@@ -259,10 +259,11 @@ class Run:
         return f"<Run {self.name!r} {self.status}, epoch {len(self.history)}, step {self.step}{loss}>"
 
     def _repr_html_(self) -> str:
-        names = [name for name in SHOWN if self.history and name in self.history[0]]
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        # A resumed run may have begun without validation, or without the accuracy, or go on without.
+        names = [name for name in SHOWN if any(name in record for record in self.history)]
+        head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in names)
         lines = [
-            "<tr>" + "".join(f"<td>{figure(record[name])}</td>" for name in names if name in record) + "</tr>"
+            "<tr>" + "".join(f"<td>{figure(record[name]) if name in record else ''}</td>" for name in names) + "</tr>"
             for record in self.history
         ]
         left_out = len(lines) - 2 * ENDS

@@ -435,18 +435,21 @@ def slice_length(extent: Any, start: Any, stop: Any, step: Any) -> Any:
 def _less(extent: Any, cut: int) -> Any:
     """``max(extent - cut, 0)``."""
     rest = extent - cut
-    if not cut or not isinstance(rest, Dim):
-        return rest
-    if rest.low is not None and rest.low >= 0:
-        return rest
-    return bounded("max", rest, 0)
+    return limited("max", rest, 0) if cut and isinstance(rest, Dim) else rest
 
 
 def _at_most(extent: Any, most: int) -> Any:
     """``min(extent, most)``."""
-    if extent.low is not None and extent.low >= most:
-        return most
-    return bounded("min", extent, most) if most else 0
+    return limited("min", extent, most) if most else 0
+
+
+def limited(name: str, extent: Any, limit: int) -> Any:
+    """``min(extent, limit)`` or ``max(extent, limit)``: where that is known, without a bound."""
+    if not isinstance(extent, Dim):
+        return min(extent, limit) if name == "min" else max(extent, limit)
+    if extent.low is not None and extent.low >= limit:
+        return limit if name == "min" else extent
+    return bounded(name, extent, limit)
 
 
 def bounded(name: str, extent: Dim, limit: int) -> Dim:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval, Literal
-from futurex.tree.dims import Dim, Symbol, dims_in, new_symbol, renamed, replaced, same
+from futurex.tree.dims import Dim, Symbol, dims_in, limited, new_symbol, renamed, replaced, same
 from futurex.tree.node import Node, build, dim_of, symbols_of
 from futurex.tree.record import record
 from futurex.tree.source import Source
@@ -276,9 +276,22 @@ class _Renaming:
             for symbol, (source, axis) in symbols_of(node):
                 if axis is None and source in scalars:
                     self.known.setdefault(symbol, dim_of(scalars[source]))
-        for symbol in symbol_names(graph):
-            if symbol not in self.known:
-                self.known[symbol] = Dim.of(new_symbol(symbol.low))
+        names = symbol_names(graph)
+        self._shown = names.keys() | self.known
+        for symbol in names:
+            self._settle(symbol)
+
+    def _settle(self, symbol: Symbol) -> None:
+        """The smaller or larger one of two is so of those with their new names: operations infer it so."""
+        if symbol in self.known:
+            return
+        if symbol.bound is None or not symbol.bound[1].symbols <= self._shown:
+            self.known[symbol] = Dim.of(new_symbol(symbol.low))
+            return
+        name, extent, limit = symbol.bound
+        for each in extent.symbols:
+            self._settle(each)
+        self.known[symbol] = limited(name, renamed(extent, self.known), limit)
 
     def __call__(self, node: Node, inputs: list[Node]) -> Node:
         def of(dim: Dim) -> Any:

@@ -82,8 +82,8 @@ class Op:
     fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes; or a function of
         the node that says whether it may.
     structured: for ops that hold sub-graphs. The vjp rule also gets the Graph -> Graph transform ``pullback`` and
-        ``needed``, one truth per input; the jvp rule gets ``jvp`` instead of ``out`` and returns all results with their
-        tangents; the batch rule gets ``Batched`` values and ``vmap``, and returns ``Batched`` ones.
+        ``needed``, one truth per input; the jvp rule gets ``jvp``, and the old node as ``out``, and returns all results
+        with their tangents; the batch rule gets ``Batched`` values and ``vmap``, and returns ``Batched`` ones.
     """
 
     name: str

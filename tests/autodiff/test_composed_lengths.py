@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.passes.pipeline import optimise
 
 X, V = np.array([0.7, -0.4, 1.3, 0.2, -1.1, 0.9]), np.cos(np.arange(6.0))
 
@@ -105,3 +106,37 @@ def test_a_loop_on_data_whose_rounds_are_only_counted():
     for x in (X, X * 3):
         expected = [(shrunk(x + unit) - shrunk(x - unit)) / 2e-6 for unit in 1e-6 * np.eye(6)]
         np.testing.assert_allclose(np.asarray(fx.grad(shrunk)(x)), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_loops_and_their_derivatives_call_lengths_by_one_name():
+    def picked(x):
+        y, n = x[x > 0], 0
+        while y.sum() > 0.5 and n < 9:
+            y, n = y[y > 0.3 * y.max()] * 0.7, n + 1
+        if n > 3:
+            y = y[1:]
+        return np.median(y) + y.prod() + (y * y).sum()
+
+    def rounds(x):
+        v = x[x > 0.1]
+        s = v * 1
+        for i in range(len(v)):
+            s = s * v[i] + np.sin(v)
+            s[i] = s[i] * v[0]
+        return s.sum()
+
+    for function in (picked, rounds, carried_by_a_loop_on_data):
+        gradient = fx.grad(function)
+        for derivative in (
+            gradient,
+            lambda x, gradient=gradient: fx.jvp(gradient, (x,), (V,))[1],
+            fx.grad(lambda x, gradient=gradient: gradient(x).sum()),
+        ):
+            optimise(fx.futurize(derivative).graph(X), check=True)
+
+
+def test_the_rest_of_a_selection_keeps_its_name_where_a_function_is_in_line():
+    def differences(x):
+        return ((x[x > 0][1:] - x[x > 0][:-1]) ** 2).sum() + (x[x > 0.2][:4] ** 3).sum()
+
+    optimise(fx.futurize(fx.grad(differences)).graph(X), check=True)

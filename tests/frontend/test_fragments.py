@@ -435,6 +435,39 @@ def test_a_first_call_says_why_there_is_no_trace_yet():
     assert "the next call" not in f.explain()
 
 
+def test_traces_given_up_for_the_same_reason_are_one_paragraph():
+    @fx.futurize
+    def texts(x, n):
+        return np.array([f"{x[0]:.1f}"] * n)
+
+    for n in range(2, 9):
+        texts(X, n)
+    text = texts.explain()
+    assert text.startswith(f"{texts.__qualname__}: 7 trace(s)")
+    assert text.count("runs as plain NumPy") == 1
+    assert text.splitlines()[1:5] == [f"- float64[{len(X)}], {n}" for n in (2, 3, 4)] + [
+        "- and 4 more kinds of arguments (7 traces)"
+    ]
+
+
+def test_a_dict_that_is_the_callers_in_some_runs_says_that_a_copy_is_staged():
+    @fx.futurize
+    def step(params, x):
+        if x.sum() > 0:
+            params = {name: value - 1 for name, value in params.items()}
+        return params
+
+    @fx.futurize
+    def of_a_copy(params, x):
+        return step.plain(dict(params), x)
+
+    for x in (X, -X):
+        for f in (step, of_a_copy):
+            np.testing.assert_array_equal(f({"w": X}, x)["w"], step.plain({"w": X}, x)["w"])
+    assert "a copy before the branch or loop (`p = dict(p)`, `x = list(x)`) is nobody else's" in step.explain()
+    assert "plain" not in of_a_copy.explain()
+
+
 class Results:
     def __init__(self, **given):
         self.__dict__.update(given)

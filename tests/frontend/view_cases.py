@@ -481,6 +481,18 @@ def a_flag_between_slices_and_new_axes(x, flag):
     return (*kept, x[..., False], x)
 
 
+@cases(X, np.array(True))
+@cases(X, np.array(False))
+@cases(X, np.True_)
+def a_flag_beside_numbers_masks_and_flags(x, flag):
+    rows = x[:, 0] > 0
+    kept = x[flag, 0], x[1, flag], x[0, :, flag], x[..., flag, -1], x[x[0, 0] > 0, 1, 2], x[flag, True]
+    under = x[flag, :, flag], x[flag, rows], x[rows, flag], x[flag, x > 0], x[flag, rows, 1]
+    x[flag, 1] = 5.0
+    x[rows, flag] += 1.0
+    return *kept, *under, x
+
+
 @cases(X, 3)
 @cases(X, np.float64(-100.0))
 def numbers_under_a_flag(x, c):
