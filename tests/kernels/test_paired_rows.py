@@ -66,6 +66,16 @@ def test_several_axes_and_values_of_rows():
         check(Graph([x, y, scale, a, b, whole], outs), rng)
 
 
+def test_whole_rows_that_are_long_stay_as_they_lie():
+    """To be turned, and turned back, takes longer than what is done with them."""
+    for dtype, count, expected in (("f8", 32, True), ("f8", 50, False), ("f4", 50, True)):
+        x, mask = p((40, 50, count), dtype), p((50, count), dtype, "mask")
+        value = x + mask
+        assert suits(Sweep(Graph([x, mask], [value - reduced("max", value)])), count) is expected
+    x, y = p((40, 1, 50), "f8"), p((50, 50), "f8", "y")
+    assert suits(Sweep(Graph([x, y], [reduced("sum", x * y)])), 50)
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_random_shapes(data):
