@@ -3,15 +3,17 @@
 Reverse mode puts on tape what a round began with, and a round of the way back computes the rest of it anew: of a
 recurrent network the products with its weights and their ``tanh``, which took as long as the loop itself. Such values
 are taped (:mod:`futurex.passes.tapes`); what is made of them by a few operations an element is still computed again,
-as that takes no longer than to store and load it.
+as that takes no longer than to store and load it. Nor are the rounds of a segment of ``fx.checkpoint``, which are to
+be made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from futurex.autodiff.segment import is_segments
 from futurex.ops.tapes import Tape
-from futurex.passes.tapes import as_in_loop, backward_scans, can_be_taped, retape, sequences_of
+from futurex.passes.tapes import as_in_loop, backward_scans, can_be_taped, loop_of, retape, sequences_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -26,7 +28,8 @@ def tape_dear_values(graph: Graph) -> Graph:
     dear = {}
     for scan in backward_scans(graph):
         elements = [xs.aval.element for xs in sequences_of(scan)]
-        if not all(each.static for each in elements):
+        loop = loop_of(scan)
+        if not all(each.static for each in elements) or (loop is not None and is_segments(loop)):
             continue
         search, there = _Search(scan), sum(each.size for each in elements)
         values = min((search.values(narrowed=each) for each in (False, True)), key=_size)

@@ -19,6 +19,8 @@ from futurex.tree.node import Node, apply
 
 LEAST = 256
 """Elements of a sum from which on it is looked at."""
+_LONG = 8
+"""Rounds of an inner loop whose product adds up as well for itself: what they keep lasts no longer than one round."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,16 @@ def _pair(node: Node) -> Pair | None:
         return None
     x, y = node.inputs
     (m, rows), n = x.shape, y.shape[1]
-    if rows * (m + n) > m * n:
+    if rows * (m + n) > m * n or (rows >= _LONG and any(map(_is_of_rounds, node.inputs))):
         return None
     return Pair((_factor(x, rows, m, turned=True), _factor(y, rows, n, turned=False)))
+
+
+def _is_of_rounds(node: Node) -> bool:
+    """Does a loop within the round make its rows, as that of a segment whose states alone are kept?"""
+    while node.op in ("load", "reshape", "transpose"):
+        node = node.inputs[0]
+    return node.op == "item" and node.inputs[0].op in ("loop", "scan")
 
 
 def _factor(node: Node, rows: int, columns: int, *, turned: bool) -> Factor:

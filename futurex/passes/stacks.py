@@ -14,7 +14,7 @@ import numpy as np
 from futurex.ops.fusion import SUPPORTED
 from futurex.ops.reduce import axes_of
 from futurex.passes.blocks import as_part, dropped_axes, parts_of
-from futurex.passes.fuse import LARGE_ELEMENTS
+from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.reductions import of_part
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
@@ -39,7 +39,7 @@ def _in_steps(node: Node) -> Node | None:
     if node.op not in _STEPS or not node.is_static or not isinstance(node.aval, Aval):
         return None
     (stack,) = node.inputs
-    if stack.op != "concatenate" or stack.size < LARGE_ELEMENTS or not {stack.dtype, node.dtype} <= SUPPORTED:
+    if stack.op != "concatenate" or stack.size < ALONE_ELEMENTS or not {stack.dtype, node.dtype} <= SUPPORTED:
         return None
     axis, parts = stack.attrs["axis"], [part for part, _ in parts_of(stack)]
     in_front = axis < max((k for k, extent in enumerate(stack.shape) if extent > 1), default=0)

@@ -104,6 +104,27 @@ def test_segments_keep_less_of_a_loop():
     assert least < 60 * x.nbytes
 
 
+def rolled(w, x):
+    for _ in range(250):
+        x = np.tanh(w @ x) + 0.1 * x
+    return (x * x).sum()
+
+
+def test_segments_of_known_length_are_compiled_and_counted():
+    """Their loops had a test that read the state, of which nobody knew how long it holds: each went round by round."""
+    w, x = RNG.normal(size=(60, 60)) * 0.1, RNG.normal(size=60)
+    want, peaks = fx.grad(rolled)(w, x), {}
+    for every in (0, 1, 16, 40, 249, 250, 300):
+        f = fx.futurize(lambda w, x, k=every: fx.grad(fx.checkpoint(rolled, every=k) if k else rolled)(w, x))
+        fx.precompile(f, w, x)
+        np.testing.assert_allclose(np.asarray(f(w, x)), want, rtol=1e-11, atol=1e-13)
+        peaks[every] = f.memory(w, x).peak
+        if every > 1:
+            np.asarray(f(w, x))
+            assert "round by round" not in f.explain(), f.explain()
+    assert max(peaks[16], peaks[40]) < 0.6 * peaks[0]
+
+
 def test_effects_of_a_checkpoint_run_once(capsys):
     np.testing.assert_allclose(np.asarray(fx.grad(lambda x: fx.checkpoint(noisy)(x) * 2)(X)), 4 * X)
     assert capsys.readouterr().out == "inside 6\n"

@@ -77,3 +77,21 @@ def test_errors_are_numpys():
         fx.futurize(total, escape="error")(WEIGHTS, np.array([290, 2]), 20).result()
     with pytest.raises(ValueError, match="negative"):
         fx.futurize(counted, escape="error")(np.arange(5) + 10, 20).result()
+
+
+def test_sums_by_rows_of_a_sparse_matrix_do_not_keep_a_loop_from_being_compiled(at_once):
+    """That only the run finds how long the sums are made it a loop that picks, which is compiled for half as many
+    elements."""
+    rng, n = np.random.default_rng(0), 4000
+    rows, columns = rng.integers(0, n, 40_000), rng.integers(0, n, 40_000)
+    rows[-1] = n - 1
+
+    def powers(values, x):
+        for _ in range(20):
+            x = np.bincount(rows, weights=values * x[columns], minlength=n) * 0.1 + x
+        return x
+
+    f, args = fx.futurize(powers), (rng.normal(size=40_000), rng.normal(size=n))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(*args), powers(*args))
+    assert "is compiled whole" in f.explain()

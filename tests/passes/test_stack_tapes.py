@@ -193,9 +193,17 @@ def several(x, w):
     return fx.checkpoint(recurrent, every=5)(x, w)
 
 
-@pytest.mark.parametrize("function", [until, large, several])
+def test_segments_of_known_length_are_stacked():
+    before, after = graphs(fx.grad(several))
+    assert not tapes(after)
+    expected = compile_plan(before, optimised=True).run([X, W])
+    for mine, other in zip(compile_plan(after, optimised=True).run([X, W]), expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", [until, large])
 def test_other_loops_stay_as_they_are(function):
-    """What stops by values, is large, or runs again in segments."""
+    """What stops by values, or is large."""
     before, after = graphs(fx.grad(function))
     assert tapes(after)
     expected = compile_plan(before, optimised=True).run([X, W])

@@ -17,6 +17,7 @@ from futurex.kernels.loops.split import Split, extent, splits
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
+from futurex.ops.fusion import loop_of
 from futurex.ops.index import gather_aval
 from futurex.ops.opaque import GaveUp, has_fragments
 from futurex.passes.counters import refilled
@@ -175,10 +176,18 @@ def _profits(node: Node, split: Split | None) -> bool:
     bodies = [body for _, body in _bodies(node)]
     if not 0 < sum(len(each.nodes) for each in bodies) <= _MOST_NODES:
         return False
-    picks = any(not isinstance(each.aval, tuple) and not each.is_static for body in bodies for each in body.nodes)
+    picks = any(_picks(each) for body in bodies for each in body.nodes)
     if any(math.prod(shape) > (LARGEST_MASKED if picks else LARGEST) for shape in _sizes(node, split)):
         return False
     return not any(_is_work(each, split) for body in bodies for each in body.nodes if each.op not in _FREE)
+
+
+def _picks(node: Node) -> bool:
+    """Does the run find how many elements of it there are? Not those that are counted, one by one in any case, and what
+    is computed of others."""
+    if isinstance(node.aval, tuple) or node.is_static:
+        return False
+    return not (node.op == "native" and node.attrs["call"].startswith("np.bincount(")) and loop_of(node) is None
 
 
 def _bodies(node: Node) -> Iterator[tuple[Node, Graph]]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import looking, streams
+from futurex.kernels.loops import draws, looking, streams
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Size
-from futurex.kernels.loops.streams import Drawer, Stream, Streams
+from futurex.kernels.loops.streams import Armed, Stream, Streams
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.tree.aval import Aval
@@ -66,10 +66,11 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if isinstance(written, Array) and math.prod(written.capacity) > _LARGEST_COPY:
         raise Unsupported("a write that would copy a large array")  # round by round it is made in place
     if node.op == "draw":
-        try:
-            return streams.one_number(e, node, inputs[0], inputs[1:])
-        except Unsupported:
-            pass
+        for way in (draws.direct, streams.one_number):
+            try:
+                return way(e, node, inputs[0], inputs[1:])
+            except Unsupported:
+                pass
     cells: list[Cell | Opaque] = []
     for value in inputs:
         if isinstance(value, Opaque):
@@ -176,7 +177,7 @@ def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
 class Calls:
     """The calls of one instance of the code, over its memory."""
 
-    def __init__(self, calls: Sequence[Call], drawers: Sequence[Drawer], scratch: Any, words: Any) -> None:
+    def __init__(self, calls: Sequence[Call], drawers: Sequence[Armed], scratch: Any, words: Any) -> None:
         self._scratch, self._words, self._streams = scratch, words, Streams(drawers, words)
         self._ready = list(map(self._made, calls))
         self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block

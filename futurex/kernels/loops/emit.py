@@ -85,7 +85,7 @@ class Emitter:
         self.asks = False  # does it call functions of Python's own with numbers?
         self.objects: dict[int, Any] = {}  # opaque constants
         self.draws = 0
-        self.drawers: list[streams.Drawer] = []
+        self.drawers: list[streams.Armed] = []
         self.drawn: streams.Drawn = {}
         self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared

@@ -31,6 +31,8 @@ _UFUNCS: dict[str, Any] = {
 _BUFFER = 8192  # elements that NumPy's iterator reads at a time where dimensions do not merge
 _WORDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _CHAINS = 8  # of a pairwise sum of at most 128 elements
+_LANES = (16, 8, 4, 2, 1)
+"""Columns side by side in which the largest is looked for."""
 _NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
@@ -192,32 +194,83 @@ def position(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     extents, columns = merged(
         tuple(x.shape[k] for k in others), [tuple(each.strides[k] for k in others) for each in (x, whole)]
     )
-    kernel = _searching(e, node.op == "argmax", x.dtype, x.strides[axis])
-    records.emit(e, kernel, [x, whole], [x.shape[axis]], [x.strides[axis], 0], extents, columns)
+    step, size = x.strides[axis], x.dtype.itemsize
+    search = functools.partial(_searching, e, node.op == "argmax", x.dtype, step)
+
+    def run(kernel: Kernel, operands: Sequence[Array], extents: list[Size], columns: list[Strides]) -> None:
+        records.emit(e, kernel, operands, [x.shape[axis]], [step, 0], extents, columns)
+
+    beside = extents[-1] if extents and columns[-1] == (size, whole.dtype.itemsize) else 0
+    if not isinstance(beside, int) or beside < 2 or x.dtype.kind == "b" or x.dtype == np.float16:
+        run(search(1), [x, whole], extents, columns)
+        return e.unboxed(out)
+    done = 0
+    for lanes in _LANES:
+        count = (beside - done) // lanes
+        if count:
+            starts = (done * size, done * whole.dtype.itemsize)
+            parts = [
+                replace(each, offset=plus(e.function, each.offset, str(start)), owned=False)
+                for each, start in zip((x, whole), starts, strict=True)
+            ]
+            steps = (lanes * size, lanes * whole.dtype.itemsize)
+            run(search(lanes), parts, [*extents[:-1], count], [*columns[:-1], steps])
+        done += count * lanes
     return e.unboxed(out)
 
 
-def _searching(e: Emitter, largest: bool, dtype: Dtype, step: int) -> Kernel:
+def _searching(e: Emitter, largest: bool, dtype: Dtype, step: int, lanes: int) -> Kernel:
+    """The search along one column, or along so many that lie side by side: they are the lanes of vectors."""
     with e.kernels.building(e, 2) as draft:
-        f = draft.function
-        kind = kernels.register_type(dtype)
-        best, at = f.variable(kind), f.variable("i64")
-        f.do(f"store {kind} {f.load(dtype, draft.pointers[0])}, ptr {best}, align 8")
-        f.do(f"store i64 0, ptr {at}, align 8")
-        with f.counted("%n") as i:
-            value = f.load(dtype, draft.at(0, i, step))
-            old = f.emit(f"load {kind}, ptr {best}, align 8")
-            place = f.emit(f"load i64, ptr {at}, align 8")
-            if dtype.kind == "f":
-                wins = f.emit(f"fcmp {'ogt' if largest else 'olt'} {kind} {value}, {old}")
-                new = f.emit(f"fcmp uno {kind} {value}, {value}")
-                known = f.emit(f"fcmp ord {kind} {old}, {old}")
-                wins = f.emit(f"or i1 {wins}, {new}")
-                wins = f.emit(f"and i1 {wins}, {known}")
-            else:
-                sign = "s" if dtype.kind == "i" else "u"
-                wins = f.emit(f"icmp {sign}{'gt' if largest else 'lt'} {kind} {value}, {old}")
-            f.do(f"store {kind} {f.select(wins, kind, value, old)}, ptr {best}, align 8")
-            f.do(f"store i64 {f.select(wins, 'i64', i, place)}, ptr {at}, align 8")
-        f.store(np.dtype(np.intp), f.emit(f"load i64, ptr {at}, align 8"), draft.pointers[1])
+        (_search_lanes if lanes > 1 else _search_one)(draft, largest, dtype, step, lanes)
     return draft.kernel
+
+
+def _search_one(draft: kernels.Draft, largest: bool, dtype: Dtype, step: int, lanes: int) -> None:
+    f = draft.function
+    kind = kernels.register_type(dtype)
+    best, at = f.variable(kind), f.variable("i64")
+    f.do(f"store {kind} {f.load(dtype, draft.pointers[0])}, ptr {best}, align 8")
+    f.do(f"store i64 0, ptr {at}, align 8")
+    with f.counted("%n") as i:
+        value = f.load(dtype, draft.at(0, i, step))
+        old = f.emit(f"load {kind}, ptr {best}, align 8")
+        place = f.emit(f"load i64, ptr {at}, align 8")
+        if dtype.kind == "f":
+            wins = f.emit(f"fcmp {'ogt' if largest else 'olt'} {kind} {value}, {old}")
+            new = f.emit(f"fcmp uno {kind} {value}, {value}")
+            known = f.emit(f"fcmp ord {kind} {old}, {old}")
+            wins = f.emit(f"or i1 {wins}, {new}")
+            wins = f.emit(f"and i1 {wins}, {known}")
+        else:
+            sign = "s" if dtype.kind == "i" else "u"
+            wins = f.emit(f"icmp {sign}{'gt' if largest else 'lt'} {kind} {value}, {old}")
+        f.do(f"store {kind} {f.select(wins, kind, value, old)}, ptr {best}, align 8")
+        f.do(f"store i64 {f.select(wins, 'i64', i, place)}, ptr {at}, align 8")
+    f.store(np.dtype(np.intp), f.emit(f"load i64, ptr {at}, align 8"), draft.pointers[1])
+
+
+def _search_lanes(draft: kernels.Draft, largest: bool, dtype: Dtype, step: int, lanes: int) -> None:
+    f, size = draft.function, dtype.itemsize
+    kind = f"<{lanes} x {kernels.register_type(dtype)}>"
+    numbers, flags = f"<{lanes} x i64>", f"<{lanes} x i1>"
+    best, at = f.variable(kind, 64), f.variable(numbers, 64)
+    f.do(f"store {kind} {f.emit(f'load {kind}, ptr {draft.pointers[0]}, align {size}')}, ptr {best}, align 64")
+    f.do(f"store {numbers} zeroinitializer, ptr {at}, align 64")
+    with f.counted("%n") as i:
+        value = f.emit(f"load {kind}, ptr {draft.at(0, i, step)}, align {size}")
+        old = f.emit(f"load {kind}, ptr {best}, align 64")
+        place = f.emit(f"load {numbers}, ptr {at}, align 64")
+        if dtype.kind == "f":  # or is what has no order
+            wins = f.emit(f"fcmp {'ugt' if largest else 'ult'} {kind} {value}, {old}")
+            wins = f.emit(f"and {flags} {wins}, {f.emit(f'fcmp ord {kind} {old}, {old}')}")
+        else:
+            sign = "s" if dtype.kind == "i" else "u"
+            wins = f.emit(f"icmp {sign}{'gt' if largest else 'lt'} {kind} {value}, {old}")
+        one = f.emit(f"insertelement {numbers} poison, i64 {i}, i64 0")
+        here = f.emit(f"shufflevector {numbers} {one}, {numbers} poison, <{lanes} x i32> zeroinitializer")
+        kept = f.emit(f"select {flags} {wins}, {kind} {value}, {kind} {old}")
+        found = f.emit(f"select {flags} {wins}, {numbers} {here}, {numbers} {place}")
+        f.do(f"store {kind} {kept}, ptr {best}, align 64")
+        f.do(f"store {numbers} {found}, ptr {at}, align 64")
+    f.do(f"store {numbers} {f.emit(f'load {numbers}, ptr {at}, align 64')}, ptr {draft.pointers[1]}, align 8")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.loops import mathematics
 from futurex.kernels.loops.arrays import Opaque
@@ -76,9 +76,21 @@ class Drawer:
     method: str
     options: tuple[tuple[str, Any], ...]
 
-    def of(self, generator: Any) -> Any:
+    def armed(self, generator: Any) -> tuple[Any, int]:
+        """What is to live as long as the code may call it, and what is to stand in the word."""
         function = getattr(generator, self.method)
-        return functools.partial(function, **_options(self.options)) if self.options else function
+        called = functools.partial(function, **_options(self.options)) if self.options else function
+        return called, id(called)
+
+
+class Armed(Protocol):
+    """What code wants of a generator that draws: an address in a word."""
+
+    @property
+    def word(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    def armed(self, generator: Any) -> tuple[Any, int]: ...
 
 
 def one_number(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> list[Any]:
@@ -86,7 +98,7 @@ def one_number(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> 
     aval = node.aval[1]
     if not isinstance(stream, Stream) or aval.shape or not all(isinstance(value, Scalar) for value in operands):
         raise Unsupported("a draw of arrays")
-    if not _in_order(node.attrs) or "dims" in node.attrs:
+    if not in_order(node.attrs) or "dims" in node.attrs:
         raise Unsupported("a draw with parameters that are not in order, or that the run tells")
     word = e.memory.word()
     number = Scalar(mathematics.asked(e, word, operands, aval.dtype), aval.dtype, aval.weak)
@@ -136,7 +148,7 @@ class _Live:
 class Streams:
     """The generators of one instance of the code: made once for each kind, they are brought to the states of a run."""
 
-    def __init__(self, drawers: Sequence[Drawer], words: Any) -> None:
+    def __init__(self, drawers: Sequence[Armed], words: Any) -> None:
         self._generators: dict[tuple[Any, ...], Any] = {}
         self._drawers, self._words = drawers, words
         self._called: dict[int, Any] = {}  # by the word that holds their address
@@ -150,8 +162,7 @@ class Streams:
                 self._for[index] = generator
                 for each in self._drawers:
                     if each.stream == index:
-                        self._called[each.word] = each.of(generator)
-                        self._words[each.word] = id(self._called[each.word])
+                        self._called[each.word], self._words[each.word] = each.armed(generator)
 
     def live(self, objects: dict[int, Any], index: int) -> Any:
         """The generator that draws in place of a state, from then on until the run is over."""
@@ -188,14 +199,14 @@ def drawing(node: Node) -> Callable[[Any, list[Any]], Any]:
 
 def _drawing(attrs: Mapping[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     method, names, options = attrs["method"], attrs["names"], _options(attrs["options"])
-    if _in_order(attrs):
+    if in_order(attrs):
         return lambda generator, operands: getattr(generator, method)(*map(plain_scalar, operands), **options)
     return lambda generator, operands: getattr(generator, method)(
         **options, **dict(zip(names, map(plain_scalar, operands), strict=True))
     )
 
 
-def _in_order(attrs: Mapping[str, Any]) -> bool:
+def in_order(attrs: Mapping[str, Any]) -> bool:
     """Are the operands of a draw the first parameters of its method?"""
     names = attrs["names"]
     return names == METHODS[attrs["legacy"]][attrs["method"]].parameters[: len(names)]

@@ -10,7 +10,7 @@ block's end (:mod:`.crossings`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,17 +51,22 @@ def numbers(sweep: Sweep, rows: int) -> tuple[int, ...]:
 def suits(sweep: Sweep, count: int) -> bool:
     """Does a kernel gain by this? Its rows are many and short."""
     extents = sweep.layout.extents
-    if len(extents) != 2 or not sweep.rows or extents[0] < FEWEST or count >= LONGEST:
+    if len(extents) != 2 or not sweep.rows or extents[0] < FEWEST:
         return False
-    if any(node.op != "free_sum" or node.dtype.kind != "f" for node in sweep.crossed):
+    return fits(sweep, count)
+
+
+def fits(sweep: Sweep, count: int) -> bool:
+    """Are rows short, and do their buffers lie near?"""
+    if count >= LONGEST or any(node.op != "free_sum" or node.dtype.kind != "f" for node in sweep.crossed):
         return False
     dtypes = {each.dtype for each in (*sweep.nodes, *(operand.node for operand in sweep.operands))}
     if any(dtype.kind == "c" or (dtype.kind == "f" and dtype.itemsize == 2) for dtype in dtypes):
         return False
-    return LANES * count * sum(each.itemsize for each in _Buffers(sweep).sizes()) <= _MOST_BYTES
+    return LANES * count * sum(each.itemsize for each in Buffers(sweep).sizes()) <= _MOST_BYTES
 
 
-class _Buffers:
+class Buffers:
     """What lies in columns: operands, results, costly values of earlier passes, and terms of reductions."""
 
     def __init__(self, sweep: Sweep) -> None:
@@ -145,7 +150,7 @@ class _Pass(Elements):
         return self._load(name, node.dtype, self.place)
 
 
-class _OfRow(Elements):
+class OfRows(Elements):
     """The values of sixteen rows, one lane each; ``first``: the row of the first lane."""
 
     def __init__(self, sweep: Sweep, code: Code, shared: Values, joined: dict[Node, str], first: str) -> None:
@@ -155,9 +160,13 @@ class _OfRow(Elements):
     def begin(self, lane: str) -> None:
         self.lane, self.values = lane, dict(self.shared)
 
+    def row(self, mask: tuple[bool, ...], lane: str) -> str:
+        """The row of a lane, of an array that moves along these loops."""
+        return self.code.add(self.first, lane) if mask[0] else "0"
+
     def read(self, operand: Operand) -> str:
         name = f"%a{self.sweep.operands.index(operand)}"
-        place = self.code.add(self.first, self.lane) if self.sweep.mask(operand)[0] else "0"
+        place = self.row(self.sweep.mask(operand), self.lane)
         return self.body.load(operand.node.dtype, self.code.at(memory_type(operand.node.dtype), name, place))
 
     def known(self, node: Node) -> str | None:
@@ -166,12 +175,17 @@ class _OfRow(Elements):
         return self.body.load(node.dtype, self.code.at(memory_type(node.dtype), self.joined[node], self.lane))
 
 
+MadePass = tuple[list[tuple[str, str]], _Pass]
+Row = Callable[[str], str]
+"""The row of an array that is a lane's."""
+
+
 class Narrow:
     """The text of one kernel for rows of ``count`` elements."""
 
     def __init__(self, sweep: Sweep, count: int) -> None:
         self.sweep, self.count = sweep, count
-        self.buffers = _Buffers(sweep)
+        self.buffers = Buffers(sweep)
         self.parameters = parameters_of(
             sweep, ["blocks", "rows", "groups", "span"] if sweep.crossed else ["groups", "rows"]
         )
@@ -184,7 +198,7 @@ class Narrow:
         code = self._groups(passes)
         return module(self.parameters, code, threaded, [*sorted(self.declared), *self.functions])
 
-    def _pass(self, stage: int) -> tuple[list[tuple[str, str]], _Pass]:
+    def _pass(self, stage: int) -> MadePass:
         """``@fill`` computes what a pass lays down of all elements. Gives its parameters."""
         sweep, code = self.sweep, Code(stage + 1)
         if sweep.guarded:
@@ -228,8 +242,25 @@ class Narrow:
     def _put(self, elements: _Pass, dtype: Dtype, value: str, name: str | None) -> None:
         elements.body.store(dtype, value, elements.code.at(memory_type(dtype), str(name), elements.place))
 
-    def _groups(self, passes: list[tuple[list[tuple[str, str]], _Pass]]) -> Code:
+    def _groups(self, passes: list[MadePass]) -> Code:
         sweep, code = self.sweep, Code()
+        joined, shared = self._begun(code, passes)
+        for operand in self.buffers.operands:
+            if not sweep.mask(operand)[0]:
+                self._spread(code, operand)
+        with self._shared(code) as (begin, end), code.loop(begin, end) as (group, _):
+            first = code.least(code.multiply(group, str(LANES)), code.do(f"sub nsw i64 %rows, {LANES}"))
+            rows = OfRows(sweep, code, shared, joined, first)
+            for operand in self.buffers.operands:
+                if sweep.mask(operand)[0]:
+                    self._turn(code, operand, rows)
+            again = code.do(f"sub nsw i64 {code.multiply(group, str(LANES))}, {first}") if sweep.crossed else ""
+            self._done(code, rows, passes, again)
+        return self._ended(code, rows)
+
+    def _begun(self, code: Code, passes: list[MadePass]) -> tuple[dict[Node, str], Values]:
+        """The memory of one thread: where what rows are reduced to lies; and the scalars."""
+        sweep = self.sweep
         if sweep.guarded:
             watch(code)  # of what is computed of rows
         size = LANES * self.count
@@ -244,43 +275,40 @@ class Narrow:
         for stage, (_, made) in enumerate(passes):
             for name, dtype in made.asked.values():
                 code.lines.append(f"  {name}.{stage} = alloca [{_BLOCK} x {memory_type(dtype)}], align 64")
-        shared = Elements(sweep, code).scalars()
-        for operand in self.buffers.operands:
-            if not sweep.mask(operand)[0]:
-                self._spread(code, operand)
-        with self._shared(code) as (begin, end), code.loop(begin, end) as (group, _):
-            first = code.least(code.multiply(group, str(LANES)), code.do(f"sub nsw i64 %rows, {LANES}"))
-            rows = _OfRow(sweep, code, shared, joined, first)
-            for operand in self.buffers.operands:
-                if sweep.mask(operand)[0]:
-                    source = f"%a{sweep.operands.index(operand)}"
-                    self._turn(code, operand.node.dtype, source, first, self.buffers.of_operand(operand))
-            for stage, (given, made) in enumerate(passes):
-                self._give(code, rows, made)
-                asked = {name: f"{name}.{stage}" for name, _ in made.asked.values()}
-                passed = ", ".join(f"{kind} {asked.get(name, name)}" for kind, name in given)
-                code.run(f"call void @fill{stage}({passed})")
-                for node in sweep.reductions(stage):
-                    self._join(code, node, joined[node])
-                for node in sweep.crossings(stage):
-                    again = code.do(f"sub nsw i64 {code.multiply(group, str(LANES))}, {first}")
-                    self._cross(code, node, again)
-            for k, node in enumerate(self.buffers.results):
-                for number, out in enumerate(sweep.graph.outs):
-                    if out is node:
-                        self._turn_back(code, node.dtype, f"%f{k}", f"%o{number}", first)
-            reduced = [k for k, node in enumerate(sweep.graph.outs) if sweep.level[node] is Level.REDUCED]
-            if reduced:
-                with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
-                    rows.begin(lane)
-                    for k in reduced:
-                        node = sweep.graph.outs[k]
-                        place = code.at(memory_type(node.dtype), f"%o{k}", code.add(first, lane))
-                        rows.body.store(node.dtype, rows.computed(node), place)
-        if sweep.guarded:
+        return joined, Elements(sweep, code).scalars()
+
+    def _ended(self, code: Code, rows: OfRows) -> Code:
+        if self.sweep.guarded:
             report(code)
         self.declared |= rows.body.intrinsics
         return code
+
+    def _done(self, code: Code, rows: OfRows, passes: list[MadePass], again: str) -> None:
+        """All passes over sixteen rows whose operands are laid down, and what becomes of them; ``again``: so many of
+        the first ones were counted before."""
+        sweep = self.sweep
+        for stage, (given, made) in enumerate(passes):
+            self._give(code, rows, made)
+            asked = {name: f"{name}.{stage}" for name, _ in made.asked.values()}
+            passed = ", ".join(f"{kind} {asked.get(name, name)}" for kind, name in given)
+            code.run(f"call void @fill{stage}({passed})")
+            for node in sweep.reductions(stage):
+                self._join(code, node, rows.joined[node])
+            for node in sweep.crossings(stage):
+                self._cross(code, node, again)
+        everywhere = (True,) * (len(sweep.layout.extents) - 1)
+        for k, node in enumerate(self.buffers.results):
+            for number, out in enumerate(sweep.graph.outs):
+                if out is node:
+                    self._turn_back(code, node.dtype, f"%f{k}", f"%o{number}", lambda lane: rows.row(everywhere, lane))
+        reduced = [k for k, node in enumerate(sweep.graph.outs) if sweep.level[node] is Level.REDUCED]
+        if reduced:
+            with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
+                rows.begin(lane)
+                for k in reduced:
+                    node = sweep.graph.outs[k]
+                    place = code.at(memory_type(node.dtype), f"%o{k}", rows.row(everywhere, lane))
+                    rows.body.store(node.dtype, rows.computed(node), place)
 
     @contextlib.contextmanager
     def _shared(self, code: Code) -> Iterator[tuple[str, str]]:
@@ -329,7 +357,7 @@ class Narrow:
             total = code.do(f"call reassoc {kind} {name}({kind} -0.0, {vector} {value})")
             code.run(f"store {kind} {total}, ptr {code.at(kind, target, column)}, align {size}")
 
-    def _give(self, code: Code, rows: _OfRow, made: _Pass) -> None:
+    def _give(self, code: Code, rows: OfRows, made: _Pass) -> None:
         """Lay down what a pass asks of each row, as often as a block has the rows."""
         if not made.asked:
             return
@@ -343,10 +371,11 @@ class Narrow:
 
     # -- between rows and columns ------------------------------------------------------------------------------------
 
-    def _spread(self, code: Code, operand: Operand) -> None:
-        """An operand that all rows share, as often as there are lanes."""
+    def _spread(self, code: Code, operand: Operand, row: str = "0") -> None:
+        """A row of an operand that sixteen share, as often as there are lanes."""
         kind = memory_type(operand.node.dtype)
         source, target = f"%a{self.sweep.operands.index(operand)}", self.buffers.of_operand(operand)
+        source = source if row == "0" else code.at(kind, source, code.multiply(row, str(self.count)))
         with code.loop("0", str(self.count)) as (column, _):
             size = operand.node.dtype.itemsize
             value = code.do(f"load {kind}, ptr {code.at(kind, source, column)}, align {size}")
@@ -368,8 +397,10 @@ class Narrow:
                 side //= 2
             move(side, str(whole), rest)
 
-    def _turn(self, code: Code, dtype: Dtype, source: str, first: str, target: str) -> None:
+    def _turn(self, code: Code, operand: Operand, rows: OfRows) -> None:
         """Sixteen rows of an operand as columns."""
+        dtype, mask = operand.node.dtype, self.sweep.mask(operand)
+        source, target = f"%a{self.sweep.operands.index(operand)}", self.buffers.of_operand(operand)
         kind = memory_type(dtype)
 
         def move(side: int, column: str, width: int) -> None:
@@ -377,7 +408,7 @@ class Narrow:
             for start in range(0, LANES, side):
                 square = []
                 for row in range(start, start + side):
-                    place = code.add(code.multiply(code.add(first, str(row)), str(self.count)), column)
+                    place = code.add(code.multiply(rows.row(mask, str(row)), str(self.count)), column)
                     square.append(self._load(code, dtype, side, width, code.at(kind, source, place)))
                 for k, value in enumerate(turned(code.do, square, kind)[:width]):
                     place = code.multiply(code.add(column, str(k)), str(LANES))
@@ -386,7 +417,7 @@ class Narrow:
 
         self._squares(code, dtype, move)
 
-    def _turn_back(self, code: Code, dtype: Dtype, source: str, target: str, first: str) -> None:
+    def _turn_back(self, code: Code, dtype: Dtype, source: str, target: str, row: Row) -> None:
         """Columns as sixteen rows of a result."""
         kind = memory_type(dtype)
 
@@ -400,7 +431,7 @@ class Narrow:
                     square.append(code.do(f"load {vector}, ptr {pointer}, align {side * dtype.itemsize}"))
                 square += ["poison"] * (side - width)
                 for k, value in enumerate(turned(code.do, square, kind)):
-                    place = code.add(code.multiply(code.add(first, str(start + k)), str(self.count)), column)
+                    place = code.add(code.multiply(row(str(start + k)), str(self.count)), column)
                     self._store(code, dtype, side, width, value, code.at(kind, target, place))
 
         self._squares(code, dtype, move)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import crossings, narrow, nearest, past, row_blocks
+from futurex.kernels.numba_ import crossings, narrow, nearest, pairs, past, row_blocks
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
@@ -185,9 +185,11 @@ def _reducing(graph: Graph, threads: int, threaded: bool) -> Program:
         long = _LONG_OF_FUNCTIONS if sweep.approximate else LONG
         whole = not outer and count >= long and sweep.stages == 1 and not ordered_products
         rows = math.prod(outer)
-        short = narrow.suits(sweep, count)
+        short, paired = narrow.suits(sweep, count), pairs.suits(sweep, count)
         if short:
             numbers = narrow.numbers(sweep, rows)
+        elif paired:
+            numbers = pairs.numbers(sweep)
         elif sweep.crossed:
             blocks, span = crossings.blocks_of(rows)
             numbers = (blocks, count, *outer, rows, span)
@@ -198,6 +200,8 @@ def _reducing(graph: Graph, threads: int, threaded: bool) -> Program:
         aside = not whole and past.outgrows(full, sweep.graph.params)
         if short:
             kernel = narrow.Narrow(sweep, count)
+        elif paired:
+            kernel = pairs.Pairs(sweep, count)
         elif staggers(sweep, count):
             kernel = Staggered(sweep, count, aside, nearest.small() and 2 * moved >= past.last_cache())
         else:

@@ -1,0 +1,136 @@
+"""Draws in compiled loops by NumPy's own functions: every sample, the state behind it, and what parameters may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import calls_of_loops
+
+import futurex as fx
+from futurex.kernels.loops import draws
+
+ROUNDS = 30
+
+
+def floats(rng, a):
+    total, last = np.zeros(3), 0.0
+    for k in range(ROUNDS):
+        last += rng.random() - rng.standard_normal() + rng.standard_exponential() * rng.normal() + rng.normal(k, 2)
+        last += rng.uniform() + rng.uniform(-a) + rng.uniform(k, k + a) + rng.exponential() - rng.exponential(a)
+        last += rng.gamma(a) + rng.gamma(0.5, 3) + rng.standard_gamma(a) + rng.beta(a, 0.5) - rng.chisquare(3)
+        last += rng.lognormal() - rng.lognormal(0.1, a) + rng.laplace(1, a) + rng.gumbel(0, a) - rng.logistic(a)
+        total = 0.5 * total + rng.normal(size=3) + rng.random(3) * rng.uniform(0, a, size=(2, 3)).sum(axis=0)
+        total += rng.exponential(a, 3) + rng.standard_normal((3,)) - rng.gamma(a, size=3)
+    return last, total
+
+
+def counts(rng, a):
+    total, last = np.zeros(4, int), 0
+    for k in range(ROUNDS):
+        last += rng.integers(5) - rng.integers(-3, 4) + rng.integers(k + 1) + rng.integers(0, 2**40) % 7
+        last += rng.poisson() + rng.poisson(a) - rng.poisson(30.0)
+        total += rng.integers(0, 9, size=4) - rng.integers(2**35, size=4) % 5 + rng.poisson(a, size=4)
+        total += rng.integers(7, 8, 4)
+    return last, total
+
+
+def older(rng, a):
+    """Half of it by methods that only ``RandomState`` has."""
+    total, last = np.zeros(3), 0
+    for k in range(ROUNDS):
+        total = 0.5 * total + rng.rand(3) * rng.normal() + rng.uniform(-a, k, 3) + rng.random_sample() + rng.randn(3)
+        last += rng.randint(4) - rng.randint(-2, 3) + int(rng.randint(0, 2**40, size=3)[1] % 5)
+    return last, total
+
+
+KINDS = {
+    "PCG64": lambda: np.random.default_rng(3),
+    "MT19937": lambda: np.random.Generator(np.random.MT19937(1)),
+    "Philox": lambda: np.random.Generator(np.random.Philox(1)),
+}  # fmt: skip
+
+
+def outcome(function, rng, *args):
+    """What a call gives or raises, and what the generator draws next."""
+    try:
+        found = function(rng, *args)
+        found = [np.asarray(each).tolist() for each in (found if isinstance(found, tuple) else (found,))]
+    except Exception as error:
+        found = error
+    return repr(found), rng.random(), rng.normal()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("function", [floats, counts])
+def test_samples_and_states_are_numpys(function, kind, at_once):
+    f = fx.futurize(function)
+    assert calls_of_loops(f, [KINDS[kind](), 1.5]) == []
+    for a in (1.5, 0.3, 12.0, 1.5):
+        assert outcome(f, KINDS[kind](), a) == outcome(function, KINDS[kind](), a)
+
+
+def test_the_older_generator(at_once):
+    f = fx.futurize(older)
+    for seed in range(3):
+        assert outcome(f, np.random.RandomState(seed), 1.5) == outcome(older, np.random.RandomState(seed), 1.5)
+
+
+def uniform(rng, a):
+    return sum([rng.uniform(0.0, a) for _ in range(ROUNDS)])
+
+
+def normal(rng, a):
+    x = 0.0
+    for _ in range(ROUNDS):
+        x += rng.normal(0.0, a)
+    return x
+
+
+def poisson(rng, a):
+    x = 0
+    for _ in range(ROUNDS):
+        x += rng.poisson(a)
+    return x
+
+
+def beta(rng, a):
+    x = 0.0
+    for _ in range(ROUNDS):
+        x += rng.beta(a, 1.0)
+    return x
+
+
+def integers(rng, a):
+    x = 0
+    for _ in range(ROUNDS):
+        x += rng.integers(int(min(max(a, -9.0), 9.0)))
+    return x
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", [uniform, normal, poisson, beta, integers])
+def test_parameters_that_numpy_refuses_and_those_that_it_takes(function, at_once):
+    f = fx.futurize(function)
+    for a in (1.5, 0.0, -0.0, -1.0, 1.5, np.inf, 5e-324, np.nan if function is not integers else 3.0, -np.inf, 1e300):
+        assert outcome(f, KINDS["PCG64"](), a) == outcome(function, KINDS["PCG64"](), a), a
+
+
+def test_where_numpy_tells_no_addresses(at_once, monkeypatch):
+    monkeypatch.setattr(draws, "_address", lambda name: None)
+    for function in (floats, counts):
+        assert outcome(fx.futurize(function), KINDS["PCG64"](), 0.7) == outcome(function, KINDS["PCG64"](), 0.7)
+
+
+def test_a_chain_calls_nothing_of_pythons(at_once):
+    """Nothing in it is Python's: two calls a round were more than NumPy takes for all of it."""
+
+    def chain(rng, x):
+        for _ in range(2000):
+            y = x + rng.normal()
+            if rng.random() < np.exp(0.5 * (x * x - y * y)):
+                x = y
+        return x
+
+    f = fx.futurize(chain)
+    assert calls_of_loops(f, [np.random.default_rng(0), 0.5]) == []
+    assert outcome(f, np.random.default_rng(4), 0.5) == outcome(chain, np.random.default_rng(4), 0.5)
