@@ -72,10 +72,36 @@ def random_numbers_are_asked(x, which):
     return type(draws).__name__, isinstance(draws, np.random.RandomState), draws.rand()
 
 
+def arrays_have_classes(x, which):
+    return x.__class__ is np.ndarray, x.sum().__class__.__name__, x[0].__class__ == np.float64
+
+
+def arrays_are_of_classes(x, which):
+    return (x > 0).__class__ in (list, np.ndarray), [value.__class__.__name__ for value in x], which.__class__ is str
+
+
+def arrays_have_attributes(x, which):
+    named = hasattr(x, "__name__"), hasattr(x, "__module__"), hasattr(x, "mro"), hasattr(float(x[0]), "__name__")
+    return named, hasattr(x, "is_scalar"), hasattr(x, "sum")
+
+
+def arrays_lack_attributes(x, which):
+    try:
+        return x.__module__
+    except AttributeError as error:
+        return str(error)
+
+
+def arrays_are_documented(x, which):
+    return x.__doc__ is np.ndarray.__doc__, x.__reduce__()[0].__name__
+
+
 @pytest.mark.parametrize(
     "function",
     [texts_are_known, one_text_is_asked, bytes_are_texts_too, flat_is_compared, flat_goes_on, flat_gives_pairs,
-     flat_goes_on_in_rounds, flat_is_no_key, flat_is_asked, iterators_are_asked, random_numbers_are_asked],
+     flat_goes_on_in_rounds, flat_is_no_key, flat_is_asked, iterators_are_asked, random_numbers_are_asked,
+     arrays_have_classes, arrays_are_of_classes, arrays_have_attributes,
+     arrays_lack_attributes, arrays_are_documented],
     ids=lambda function: function.__name__,
 )  # fmt: skip
 def test_the_same_as_plain(function):
