@@ -180,10 +180,23 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, Masked):
         return np.ma.zeros((0,) * value.ndim, value.dtype)
     if not isinstance(value, Tracer):
+        _refuse_kind(value)
         return value
     if not value.is_scalar:
         return np.empty((0,) * value.ndim, value.dtype)
     return value.dtype.type(0).item() if value.aval.weak else value.dtype.type(0)
+
+
+_HERE = __name__.rpartition(".")[0]  # of the modules that make what stands for Python's and NumPy's iterators
+
+
+def _refuse_kind(value: Any) -> None:
+    """What stands for an object of another type without saying so: `zip`, `map`, a flat iterator."""
+    silent = type(value).__module__.startswith(_HERE) and value.__class__ is type(value)
+    if isinstance(value, types.GeneratorType):
+        silent = value.gi_frame is None or str(value.gi_frame.f_globals.get("__name__")).startswith(_HERE)
+    if silent and current().is_own(value):
+        raise Escape("the type of an iterator or the like", "the tracer has another one")
 
 
 @special(type)
@@ -194,7 +207,8 @@ def _type(*args: Any) -> Any:
         return type(_stand_in(args[0]))
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")
-    return type(*args)
+    _refuse_kind(args[0])
+    return args[0].__class__ if type(args[0]).__module__.startswith(_HERE) else type(args[0])
 
 
 @special(warnings.warn)

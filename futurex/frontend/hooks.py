@@ -28,7 +28,7 @@ from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
 from futurex.frontend.nothing import refused
-from futurex.frontend.numbers import attribute, check_attribute
+from futurex.frontend.numbers import array_attribute, attribute
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -133,9 +133,10 @@ class Runtime:
     def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
+        if name == "__class__" and is_internal_class(value):
+            return call(type, (value,), {})
         if isinstance(value, Tracer):
-            check_attribute(value, name)
-            found = getattr(value, name) if not value.aval.weak else attribute(value, name)
+            found = array_attribute(value, name) if not value.aval.weak else attribute(value, name)
             if name in ("size", "nbytes"):
                 return as_number(found)
             return tuple(map(as_number, found)) if name == "shape" else found

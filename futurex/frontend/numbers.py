@@ -18,7 +18,7 @@ def attribute(number: Tracer, name: str) -> Any:
     if number._loose:
         current().tell()
         raise Escape(f"{name!r} of a value that is a Python number in some branch", "the two have other attributes")
-    if not hasattr(kind, name):
+    if not _has(kind, name):
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
     if name in ("real", "imag") and kind is complex:
         return fresh(emit("python_scalar", emit(name, number._node), kind="f"))
@@ -31,6 +31,23 @@ def attribute(number: Tracer, name: str) -> Any:
     if name == "conjugate":
         return lambda: conjugate(number)
     raise Escape(f"{name!r} of a Python {kind.__name__} that is not known before the run", "plain Python needs it here")
+
+
+def array_attribute(value: Tracer, name: str) -> Any:
+    """``value.name`` of a traced array or NumPy scalar, of which a tracer has more than NumPy, and other ones."""
+    from futurex.frontend.numpy_api.registry import missing
+
+    check_attribute(value, name)
+    if not _has(value.dtype.type if value.is_scalar else np.ndarray, name):
+        raise missing(value, lambda like: getattr(like, name))
+    if name == "__doc__" or (hasattr(object, name) and getattr(Tracer, name) is getattr(object, name)):
+        raise Escape(f"the attribute {name!r} of an array", "the tracer has another one")
+    return getattr(value, name)
+
+
+def _has(kind: type, name: str) -> bool:
+    """Have its instances the attribute? The class has others, such as a name; of some arrays asking for one fails."""
+    return any(name in vars(each) for each in kind.__mro__)
 
 
 def number_of(node: Node, kind: str) -> Tracer:
@@ -53,9 +70,9 @@ def has_attribute(value: Tracer, name: str) -> bool:
     """``hasattr(value, name)`` of a traced array or number: Python's numbers have the attributes of their own type."""
     if not value.aval.weak:
         check_attribute(value, name)
-        return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
-    has = hasattr(type(value.dtype.type(0).item()), name)
-    if value._loose and has != hasattr(value.dtype.type, name):
+        return _has(value.dtype.type if value.is_scalar else np.ndarray, name)
+    has = _has(type(value.dtype.type(0).item()), name)
+    if value._loose and has != _has(value.dtype.type, name):
         current().tell()
         raise Escape(f"{name!r} of a value that is a Python number in some branch", "the two have other attributes")
     return has

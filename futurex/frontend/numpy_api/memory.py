@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,12 +129,16 @@ class Flat:
     def __init__(self, array: Tracer) -> None:
         of_known_shape(array, "the flat iterator")
         self.base = new_array(array._node) if array.is_scalar else array  # a scalar's is over an array of its own
+        self.asked = False
 
     def __len__(self) -> int:
         return self.base.size
 
     def __fx_items__(self) -> Tracer:
-        """What a loop over it goes through: the elements as they are when their turn comes."""
+        """What a loop over it goes through, once: the elements as they are when their turn comes."""
+        if self.asked or id(self) not in current().regions[-1].born:
+            raise Escape("a flat iterator that goes on", "where it was left is not known to the tracer")
+        self.asked = True
         known = self.base.strides_in_memory
         if known is None or not is_contiguous(self.base.aval, known):
             raise Escape("a loop over the flat iterator of this array", "its memory order is not known to be C")
@@ -158,6 +163,19 @@ class Flat:
 
     def copy(self) -> Tracer:
         return new_array(_flattened(self.base))
+
+    def _compared(name: str) -> Callable[[Flat, Any], Any]:  # type: ignore[misc]
+        """It is compared as an array of the elements is."""
+        compare = getattr(operator, name)
+        return lambda self, other: compare(self.copy(), other.copy() if isinstance(other, Flat) else other)
+
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_compared, ("eq", "ne", "lt", "le", "gt", "ge"))
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("index", "coords", "__next__", "__array__"):
+            raise Escape(f"{name} of a flat iterator", "where it stands is not known to the tracer")
+        raise AttributeError(f"'numpy.flatiter' object has no attribute {name!r}")
 
 
 def _one_index(index: Any) -> Any:
@@ -205,6 +223,12 @@ class Flags:
         raise Escape(f"setting the flag {name} of an array", "whether an array may be written belongs to its memory")
 
     __setitem__ = __setattr__
+
+    def __eq__(self, other: object) -> bool:
+        raise Escape("comparing the flags of an array", "some of them are not known before the run")
+
+    __ne__ = __eq__
+    __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> bool:
         if name.startswith("__"):

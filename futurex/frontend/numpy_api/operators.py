@@ -14,7 +14,7 @@ from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute, is_arraylike,
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
 from futurex.frontend.wide import bits_of_int
-from futurex.tree.node import Node
+from futurex.tree.node import Node, const
 
 # ``array ** number`` takes these short cuts, which differ from np.power in the last bit.
 _SHORT_CUTS = {(int, -1): np.reciprocal, (int, 2): np.square, (float, 0.5): np.sqrt}
@@ -178,11 +178,15 @@ def _comparison(ufunc: Any, function: Any) -> Callable[[Any, Any], Any]:
     compare = _binary(ufunc, reflected=False)
 
     def method(self: Any, other: Any) -> Any:
+        if self.is_scalar and self.dtype.kind in "SU":
+            raise Escape("comparing an element of an array of texts", "only numbers and booleans are traced")
         result = compare(self, other)
         if result is not NotImplemented or ufunc not in (np.equal, np.not_equal):
             return result
         if not isinstance(other, str | bytes | type(None)):
             raise Escape(f"comparing an array with a {type(other).__qualname__}", "its own methods may answer")
+        if self.dtype.kind in "SU":
+            return _texts_compared(self, function, other)
         one = self.dtype.type(0) if self.is_scalar else np.zeros(1, self.dtype)
         answer = function(one.item() if self.aval.weak else one, other)
         if self.is_scalar:
@@ -191,6 +195,14 @@ def _comparison(ufunc: Any, function: Any) -> Callable[[Any, Any], Any]:
         return new_array(same) if self.ndim else fresh(same)
 
     return method
+
+
+def _texts_compared(texts: Tracer, function: Any, other: Any) -> Tracer:
+    """An array that is made of a list of texts holds them: it is known which of them are this one."""
+    if texts._node.op != "const":
+        raise Escape("comparing parts of an array of texts", "only numbers and booleans are traced")
+    answer = const(function(np.asarray(texts._node.value), other))
+    return new_array(answer) if answer.ndim else fresh(answer)
 
 
 def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
