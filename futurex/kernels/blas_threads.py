@@ -6,12 +6,10 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from futurex.kernels.openblas import function, libraries, symbol
-from futurex.uninterrupted import uninterrupted
 
 
 def keep_blas_within(budget: int) -> None:
@@ -45,49 +43,64 @@ def _function(library: ctypes.CDLL, verb: str) -> Any:
 
 
 class _Alone:
-    """How many blocks have OpenBLAS work on the calling thread alone, and how many threads it had before."""
+    """The threads for which OpenBLAS works on the calling thread alone, and how many it had before; 0 where it has
+    them."""
 
     lock = threading.Lock()
-    blocks = 0
-    before = 1
+    threads: set[int] = set()  # noqa: RUF012 (there is one set)
+    before = 0
 
 
-@contextmanager
-def on_the_calling_thread() -> Iterator[None]:
-    """The first OpenBLAS that is loaded works on the threads that call it, until the last such block ends.
+def alone(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, during which the first OpenBLAS that is loaded works on the threads that call it, until the last such
+    call ends.
 
     Its own threads turn round for 20 ms behind their work, beside ours, and wait for each other at every step of a
     factorization: where other processes run, too, that takes a hundred times as long.
 
-    >>> with on_the_calling_thread():
-    ...     min(blas_threads(), default=1)
+    >>> alone(lambda: min(blas_threads(), default=1))()
     1
     """
+
+    def on_this_thread(*inputs: Any, **attrs: Any) -> Any:
+        try:
+            _enter()
+            return call(*inputs, **attrs)
+        finally:
+            _leave()
+
+    return on_this_thread
+
+
+def _enter() -> None:
     get, change = _first()
     if get is None or change is None:
-        yield
         return
-    with uninterrupted():
-        with _Alone.lock:
-            _Alone.blocks += 1
-            if _Alone.blocks == 1:
-                _Alone.before = get()
-                change(1)
-        try:
-            yield
-        finally:
-            with _Alone.lock:
-                _Alone.blocks -= 1
-                if not _Alone.blocks:
-                    change(_Alone.before)
+    with _Alone.lock:
+        _Alone.threads.add(threading.get_ident())
+        if not _Alone.before:
+            _Alone.before = get()
+            change(1)
+
+
+def _leave() -> None:
+    """What Ctrl-C may have kept a thread from is done when it leaves the next time."""
+    with _Alone.lock:
+        _Alone.threads.discard(threading.get_ident())
+        _give_back()
+
+
+def _give_back() -> None:
+    if _Alone.before and not _Alone.threads:
+        _first()[1](_Alone.before)
+        _Alone.before = 0
 
 
 def _leave_all() -> None:
-    """A process that has forked has none of the threads that were in such blocks."""
+    """A process that has forked has none of the threads that were in such calls but one, which leaves by itself."""
     _Alone.lock = threading.Lock()
-    if _Alone.blocks:
-        _Alone.blocks = 0
-        _first()[1](_Alone.before)
+    _Alone.threads &= {threading.get_ident()}
+    _give_back()
 
 
 if hasattr(os, "register_at_fork"):
@@ -97,13 +110,3 @@ if hasattr(os, "register_at_fork"):
 @functools.cache
 def _first() -> tuple[Any, Any]:
     return function("openblas_get_num_threads"), function("openblas_set_num_threads")
-
-
-def alone(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call with OpenBLAS :func:`on_the_calling_thread`."""
-
-    def on_this_thread(*inputs: Any) -> Any:
-        with on_the_calling_thread():
-            return call(*inputs)
-
-    return on_this_thread

@@ -36,7 +36,8 @@ class NumpyBackend:
         """One call of NumPy."""
         writer = _take if _takes(node) else _WRITERS.get(node.op)
         record = node.record
-        used = threads if uses_blas(node) else 1
+        few = factorises(node) or _multiplies_few(node)
+        used = threads if uses_blas(node) and not few else 1
         sized = node.is_static or _overwrites(node)
         if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and sized:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
@@ -45,15 +46,14 @@ class NumpyBackend:
             if writer is not None:
                 # a value that lies there is copied first, and what a region reads is read before
                 overlaps = {"store": (1,), "fused_store": tuple(range(1, len(node.inputs)))}.get(node.op, ())
-                return Kernel(
-                    writer(node), self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps
-                )
+                call = alone(writer(node)) if few else writer(node)
+                return Kernel(call, self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps)
         written = _written(node)
         if written and "{call}" not in written:
             return Kernel(_evaluating(written, len(node.inputs)), self.name, threads=used, written=written)
         call = _load(node) if node.op == "load" else _plain(node)
-        if factorises(node):
-            call, used = alone(call), 1
+        if few:
+            call = alone(call)
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
         elif record.view is None and not node.is_static and _may_be_large(node):
@@ -153,6 +153,10 @@ _BLAS = (
 _FOREIGN = ("library", "opaque", "python", "scipy_linear")
 
 
+_WAKING, _FEW = 1 << 16, 1 << 23
+"""Multiply-adds of real numbers: with more OpenBLAS may wake threads; up to so many it takes some 200 µs."""
+
+
 def uses_blas(node: Node) -> bool:
     """May the reference kernel of a node, or of one inside it, call BLAS, LAPACK or somebody else's code?"""
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
@@ -161,6 +165,15 @@ def uses_blas(node: Node) -> bool:
     module = getattr(node.record.kernel, "__module__", None) or ""
     linear = node.record.kernel is np.matmul or module.startswith("numpy.linalg")
     return linear or module.rpartition(".")[2] in (*_BLAS, *_FOREIGN)
+
+
+def _multiplies_few(node: Node) -> bool:
+    """Is it a product of two matrices for which OpenBLAS wakes its threads, but which takes no time worth that? They
+    turn round for 20 ms behind it."""
+    if node.op != "matmul" or not node.is_static or any(each.ndim != 2 for each in node.inputs):
+        return False
+    numbers = 4 if node.dtype.kind == "c" else 1
+    return _WAKING < node.size * node.inputs[0].shape[1] * numbers <= _FEW
 
 
 def _reusable(node: Node) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ whole call would have put there, to the bit: each row is transformed, sorted or 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,8 +40,10 @@ _OF_FLOATS = {"remainder": 25.0, "floor_divide": 25.0, "fmod": 6.0}
 """The same of elementwise functions whose loops in NumPy know one element only; in a region it takes a fraction."""
 _MATRICES = frozenset(("inv", "solve", "cholesky", "det", "slogdet", "eigh", "eigvalsh", "svd", "svdvals", "qr"))
 LARGEST_MATRIX = 256
-"""Larger ones BLAS cuts itself; of smaller ones it gains nothing by its threads, or a third, while they turn round for
-20 ms behind each call beside ours. They do from :data:`_LEAST_MATRIX` rows on."""
+"""Larger ones BLAS cuts itself; of smaller ones it gains next to nothing by its threads, which turn round for 20 ms
+behind each call beside ours, from :data:`_LEAST_MATRIX` rows on."""
+LARGEST_SHARED = 64
+"""The same of single matrices where several threads take 0.65 to 0.9 of the time."""
 _LEAST_MATRIX = 32
 _FACTORISING = _MATRICES | {"eig", "eigvals", "pinv", "lstsq", "cofactor", "cholesky_grad", "attempted"}
 
@@ -77,7 +80,9 @@ def factorises(node: Node) -> bool:
     """Does it factorise matrices of a known size, of which one thread makes as much as several?"""
     if node.op not in _FACTORISING or not node.inputs[0].is_static:
         return False
-    return _LEAST_MATRIX <= max(node.inputs[0].shape[-2:]) <= LARGEST_MATRIX
+    *stack, rows, columns = node.inputs[0].shape
+    largest = LARGEST_SHARED if node.op in ("eigh", "inv") and math.prod(stack) == 1 else LARGEST_MATRIX
+    return _LEAST_MATRIX <= max(rows, columns) <= largest
 
 
 def _cuts(node: Node, least: int) -> tuple[Cut, Cut] | None:

@@ -6,12 +6,14 @@ import select
 import statistics
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from futurex.kernels.blas_threads import blas_threads, on_the_calling_thread
+from futurex.kernels import blas_threads as of_blas
+from futurex.kernels.blas_threads import blas_threads
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.tree import apply, param
 from futurex.tree.aval import aval_of
@@ -102,31 +104,45 @@ def test_a_smaller_number_of_threads_stays():
     assert all(each >= 1 for each in blas_threads())
 
 
-def test_openblas_works_alone_until_the_last_block_ends(monkeypatch):
-    calls, threads = [], [4]
-    monkeypatch.setattr("futurex.kernels.blas_threads._first", lambda: (lambda: threads[0], calls.append))
-    with on_the_calling_thread():
-        threads[0] = 1
-        with on_the_calling_thread():
-            assert calls == [1]
-        assert calls == [1]
+def test_openblas_works_alone_until_the_last_call_ends(monkeypatch):
+    calls, threads, first, second = [], [4], threading.Event(), threading.Event()
+
+    def change(count):
+        calls.append(count)
+        threads[0] = count
+
+    def waiting():
+        first.set()
+        assert second.wait(60)
+
+    monkeypatch.setattr(of_blas, "_first", lambda: (lambda: threads[0], change))
+    other = threading.Thread(target=of_blas.alone(waiting))
+    other.start()
+    assert first.wait(60)
+    assert of_blas.alone(lambda: threads[0])() == 1
+    assert calls == [1]
+    second.set()
+    other.join(60)
     assert calls == [1, 4]
-    with pytest.raises(KeyError), on_the_calling_thread():
-        raise KeyError
-    assert calls == [1, 4, 1, 1]
+    with pytest.raises(KeyError):
+        of_blas.alone({}.__getitem__)(0)
+    assert calls == [1, 4, 1, 4]
+
+
+def test_what_an_interrupt_left_is_done_by_the_next_call(monkeypatch):
+    threads = [4]
+    monkeypatch.setattr(of_blas, "_first", lambda: (lambda: threads[0], lambda count: threads.__setitem__(0, count)))
+    of_blas._enter()
+    assert threads == [1]
+    of_blas.alone(lambda: None)()
+    assert threads == [4]
 
 
 @pytest.mark.parametrize(("rows", "columns", "one"), [(31, 4, 0), (32, 4, 1), (5, 256, 1), (257, 8, 0)])
 def test_matrices_that_one_thread_factorises(rows, columns, one, monkeypatch):
     """On which several gain nothing, but for their turning behind it."""
     entered = []
-
-    @contextlib.contextmanager
-    def block():
-        entered.append(1)
-        yield
-
-    monkeypatch.setattr("futurex.kernels.blas_threads.on_the_calling_thread", block)
+    monkeypatch.setattr(of_blas, "_enter", lambda: entered.append(1))
     x = np.random.default_rng(0).normal(size=(rows, columns))
     for name, attrs in (("qr", {"mode": "reduced"}), ("svdvals", {"hermitian": False})):
         node = apply(name, param(aval_of(x)), **attrs)
@@ -143,14 +159,44 @@ def test_a_child_has_the_threads_of_its_parent():
     text = """
 import os
 import numpy
+import threading
 from futurex.kernels.blas_threads import *
-before = blas_threads()
-with on_the_calling_thread():
-    child = os.fork()
-    if not child:
-        with on_the_calling_thread():
-            pass
-        os._exit(blas_threads() != before)
+before, end, begun = blas_threads(), threading.Event(), threading.Event()
+other = threading.Thread(target=alone(lambda: begun.set() or end.wait(60)))
+other.start()
+begun.wait(60)
+assert min(blas_threads(), default=1) == 1
+child = os.fork()
+if not child:
+    os._exit(blas_threads() != before)
+end.set()
+other.join(60)
 assert os.waitpid(child, 0)[1] == 0 and blas_threads() == before
 """
     subprocess.run([sys.executable, "-c", text], timeout=300, check=True)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "one"),
+    [
+        (((100, 30), (30, 20)), "d", 0), (((100, 50), (50, 40)), "d", 1), (((200, 200), (200, 200)), "d", 1),
+        (((300, 300), (300, 300)), "d", 0), (((26, 26), (26, 26)), "D", 1), (((150, 150), (150, 150)), "D", 0),
+        (((5, 40, 40), (40, 40)), "d", 0), (((100, 50), (50,)), "d", 0),
+    ],
+)  # fmt: skip
+def test_short_products_are_made_by_one_thread(shapes, dtype, one, monkeypatch):
+    entered = []
+    monkeypatch.setattr(of_blas, "_enter", lambda: entered.append(1))
+    x, y = (np.ones(shape, dtype) for shape in shapes)
+    node = apply("matmul", param(aval_of(x)), param(aval_of(y)))
+    kernel, out = NumpyBackend().claim(node, 4), np.empty(node.shape, dtype)
+    assert np.array_equal(kernel.call(out, x, y), x @ y)
+    assert len(entered) == one
+    assert kernel.threads == (1 if one else 4)
+
+
+@pytest.mark.parametrize(("name", "shape", "one"), [("inv", (64, 64), 1), ("inv", (65, 65), 0), ("inv", (2, 65, 65), 1),
+                                                    ("det", (256, 256), 1), ("det", (257, 257), 0)])  # fmt: skip
+def test_single_matrices_that_several_threads_invert(name, shape, one):
+    kernel = NumpyBackend().claim(apply(name, param(aval_of(np.ones(shape)))), 4)
+    assert (kernel.threads == 1 or kernel.parts > 1) == bool(one)

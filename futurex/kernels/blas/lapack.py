@@ -11,12 +11,11 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from futurex.kernels.blas_threads import on_the_calling_thread
+from futurex.kernels.blas_threads import alone
 from futurex.kernels.helpers import together
 from futurex.kernels.openblas import function
 from futurex.kernels.recycling import maker
@@ -45,12 +44,13 @@ def kernel_for(node: Node, threads: int) -> Kernel | None:
     if node.op == "lu_slogdet":
         return Kernel(functools.partial(_slogdet, **node.attrs), "blas", threads=1)
     if node.op == "lu":
-        used = 1 if node.inputs[0].shape[0] <= MOST_ALONE else None
-        return Kernel(functools.partial(_factors, factorise), "blas", into=True, threads=used)
+        few = node.inputs[0].shape[0] <= MOST_ALONE
+        call = functools.partial(_factors, alone(factorise) if few else factorise)
+        return Kernel(call, "blas", into=True, threads=1 if few else None)
     products = node.inputs[0].size * (node.shape[-1] if node.ndim > 1 else 0)
     parts = max(1, min(threads, products // LEAST_PRODUCTS))
     call = functools.partial(
-        _solution if node.op == "lu_solve" else _inverse, functools.partial(_solve, solve, parts), **node.attrs
+        _solution if node.op == "lu_solve" else _inverse, functools.partial(_solve, alone(solve), parts), **node.attrs
     )
     return Kernel(call, "blas", into=True, threads=parts)
 
@@ -84,8 +84,7 @@ def _functions(char: str) -> tuple[Callable[..., None], Callable[..., None]] | N
 def _factors(factorise: Callable[..., None], out: Any, a: Any) -> Any:
     columns, pivots = out
     np.copyto(columns.T, a)
-    with on_the_calling_thread() if len(a) <= MOST_ALONE else nullcontext():
-        factorise(columns, pivots)
+    factorise(columns, pivots)
     return out
 
 
@@ -96,11 +95,10 @@ def _solve(solve: Callable[..., None], parts: int, columns: Any, pivots: Any, tu
         functools.partial(solve, columns, pivots, turned, sides[start:stop])
         for start, stop in itertools.pairwise(bounds)
     ]
-    with on_the_calling_thread():
-        if parts > 1:
-            together(tasks)
-        else:
-            tasks[0]()
+    if parts > 1:
+        together(tasks)
+    else:
+        tasks[0]()
 
 
 def _solution(solve: Callable[..., None], out: Any, columns: Any, pivots: Any, b: Any, **attrs: Any) -> Any:
