@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.kernels import blas_threads as of_blas
 from futurex.kernels.blas import lapack
 from futurex.kernels.blas_threads import blas_threads
 from futurex.kernels.openblas import function, libraries, symbol
@@ -228,6 +229,46 @@ def test_values_are_those_beside_their_vectors(extent, alone):
     u, s, vh = np.linalg.svd(a)
     np.testing.assert_allclose(value, 2 * s.sum(), rtol=1e-10)
     np.testing.assert_allclose(gradient, 2 * u @ vh, rtol=1e-6, atol=1e-9)
+
+
+def of_two_matrices(a, b):
+    return np.linalg.eigvalsh(a), np.linalg.eigh(b)[1], np.linalg.svd(b, compute_uv=False), np.linalg.svd(a)[0]
+
+
+def test_values_of_one_matrix_are_not_those_beside_vectors_of_another():
+    a, b = matrix_of(40, "d"), matrix_of(40, "d", 1)
+    close(fx.futurize(of_two_matrices)(a, b)[::2], of_two_matrices(a, b)[::2])
+    ops = nodes_of(fx.futurize(of_two_matrices), a, b)
+    assert [ops.count(op) for op in ("eigvalsh", "eigh", "svdvals", "svd")] == [1, 1, 1, 1]
+
+
+def iterated(a, b):
+    for _ in range(200):
+        b = np.tanh(np.linalg.solve(a, np.linalg.solve(a, b)) + np.linalg.slogdet(a)[1])
+        a = a + 1e-3 * b
+    return b
+
+
+def test_rounds_of_loops_are_left_alone():
+    """Code of loops calls LAPACK by NumPy's own functions."""
+    a, b = matrix_of(70, "d") + 20 * np.eye(70), matrix_of(70, "d", 1)[0]
+    (loop,) = (node for node in optimise(fx.futurize(iterated).trace(a, b).graph).nodes if node.op == "loop")
+    assert "lu" not in {node.op for node in loop.attrs["body"].nodes}
+    close([fx.futurize(iterated)(a, b)], [iterated(a, b)])
+
+
+@found
+@pytest.mark.parametrize(("most", "calls"), [(1000, 2), (60, 1)])
+def test_factors_are_made_and_used_by_the_calling_thread(most, calls, monkeypatch):
+    entered = []
+    monkeypatch.setattr(lapack, "MOST_ALONE", most)
+    monkeypatch.setattr(of_blas, "_enter", lambda: entered.append(1))
+    a = matrix_of(64, "d")
+    factors = apply("lu", param(Aval(a.shape, a.dtype), "a"))
+    columns, pivots = lapack.kernel_for(factors, 2).call((np.empty_like(a), np.empty(65, np.int64)), a)
+    inverse = apply("lu_inv", item(factors, 0), item(factors, 1), turned=False, dtype=a.dtype)
+    lapack.kernel_for(inverse, 2).call(np.empty_like(a), columns, pivots)
+    assert len(entered) == calls
 
 
 def test_values_of_the_other_half_or_without_vectors_are_asked_for_alone():
