@@ -270,6 +270,11 @@ class Trace:
         self.frozen |= new
         return bool(new)
 
+    def narrow(self, objects: Iterable[Any], among: Sequence[Any]) -> None:
+        """It is known which those of these objects may be that are frozen."""
+        known = [(value, *self.frozen[id(value)][1:2]) for value in objects if id(value) in self.frozen]
+        self.frozen |= {id(value): (value, site, among) for value, site in known}
+
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""
         return any(flag in region.bound for region in self.regions)

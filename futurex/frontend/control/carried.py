@@ -128,6 +128,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
                 if not objects.is_as_recalled(round_, flags):
                     raise Escape("rounds that change less than another time", "they carry less")
                 objects.remember(carried, cells, flags)
+                _narrow_stand_ins(before, round_)
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note(before)
                 objects.put(after)
@@ -166,6 +167,15 @@ def _differ(before: list[Aval | None], entry: Carried) -> bool:
     return any(a is not None and a != b and k not in entry.sorts for k, (a, b) in enumerate(pairs))
 
 
+def _narrow_stand_ins(before: State, round_: _Round) -> None:
+    """Of the lists, dicts and dataclasses that a name stands for at the start of a round it is known now which they may
+    be: those that it had before the loop, and what a round leaves."""
+    for first, start, last in zip(before, round_.start, round_.state, strict=True):
+        if start is not UNDEF:
+            ends = [each for value in (first, last) if value is not UNDEF for each in containers(value)]
+            current().narrow(containers(start), ends)
+
+
 def _unknown_flags(carried: list[Carried], before: State, round_: _Round) -> list[str]:
     """The flags of the rewriter that are known before the loop, and unknown behind a round."""
     every = zip(carried, before, round_.state, strict=True)
@@ -189,6 +199,7 @@ class _Round:
     scope: Scope
     params: list[Node]
     test: Node
+    start: State
     state: State
     cells: dict[Cell, Node]
     nodes: dict[int, Node]
@@ -251,7 +262,7 @@ def _trace_round(
         objects.add({key: value for key, value in new.items() if not again})
         return None
     effects, changed = scope.effects[1:], set(scope.state)
-    return _Round(scope, params, tested, after, written, nodes, numbers, owned, token, effects, storage, changed)
+    return _Round(scope, params, tested, start, after, written, nodes, numbers, owned, token, effects, storage, changed)
 
 
 def _numbers(state: State, owned: dict[Cell, int], start: int) -> dict[int, Which]:

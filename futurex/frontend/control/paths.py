@@ -66,13 +66,16 @@ class Site:
 def _count_again(why: Escape) -> None:
     """A body is about to be traced again: not too often, and not once the trace has grown long.
 
-    A few times show whether lists are to blame that grow by data: then the whole call is, with those as arrays.
+    A few times show whether lists are to blame that grow by data: then the whole call is, with those as arrays. Where
+    rounds of a long loop meet such choices one by one, the others will, too.
     """
     trace = current()
     trace.forks += 1
     if trace.forks > FEW and trace.may_begin_again and trace.has_grown():
         raise Retrace from why
-    if trace.forks > FORKS or (trace.forks > FEW and made_here() - trace.begun > NODES):
+    rounds = max((loop.rounds for loop in trace.unrolled), default=0)
+    too_many = rounds > FORKS or made_here() - trace.begun > NODES
+    if trace.forks > FORKS or (trace.forks > FEW and too_many):
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
 
 
