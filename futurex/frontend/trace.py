@@ -108,6 +108,7 @@ class Trace:
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
+        self.first_round: int | None = None  # in how many scopes one is traced that has types of its own
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -274,6 +275,24 @@ class Trace:
         """It is known which those of these objects may be that are frozen."""
         known = [(value, *self.frozen[id(value)][1:2]) for value in objects if id(value) in self.frozen]
         self.frozen |= {id(value): (value, site, among) for value, site in known}
+
+    @contextmanager
+    def tracing_first_round(self) -> Iterator[None]:
+        """A round is traced that stands before its loop, since names have types of their own in it."""
+        before, self.first_round = self.first_round, len(self.scopes)
+        try:
+            yield
+        finally:
+            self.first_round = before
+
+    def wait(self) -> None:
+        """Calls wait for their runs, since one that fails a check is made again as plain NumPy."""
+        if not self.waits:
+            self.waits = True
+            self.regions[-1].undo.append(self._need_not_wait)
+
+    def _need_not_wait(self) -> None:
+        self.waits = False
 
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""

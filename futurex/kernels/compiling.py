@@ -109,6 +109,11 @@ class Background:
         if thread is not None:
             thread.join(timeout)
 
+    def go_on(self) -> None:
+        """End the job that calls, if the process is about to end: what it loads now is not told of that any more."""
+        if self._closed and threading.current_thread() is self._thread:
+            raise SystemExit
+
     def _work(self) -> None:
         while True:
             with self._lock:

@@ -118,6 +118,10 @@ def if_(
                 site.fork(pred, inside)
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
+    found = _something_found(before, taken, other, names)
+    if found is not None:
+        _let_be(pred, *found)
+        return then() if found[0] else orelse()
     try:
         merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, RESULT])
     except Escape as escape:
@@ -127,6 +131,30 @@ def if_(
         raise
     set_(tuple(merged[:-1]))
     return merged[-1]
+
+
+def _something_found(before: State, taken: _Branch, other: _Branch, names: Sequence[str]) -> tuple[bool, str] | None:
+    """Which branch of a first round binds a name to an array or nest that was None before the loop, and which name.
+
+    ``if loss < best_loss: best = w.copy()``: the round that finds something is the first one, but for a NaN.
+    """
+    if current().first_round != len(current().scopes):
+        return None
+    for name, first, *ends in zip(names, before, taken.state, other.state, strict=True):
+        if first is None and (ends[0] is None) is not (ends[1] is None):
+            leaves, structure = flatten(ends[ends[0] is None])
+            whole = structure.kind is not None or (isinstance(leaves[0], Tracer) and not leaves[0].is_scalar)
+            if whole and all(map(is_numeric, leaves)):
+                return ends[1] is None, name
+    return None
+
+
+def _let_be(pred: Node, outcome: bool, name: str) -> None:
+    """The trace is of runs in which a test comes out so; others are made again as plain NumPy."""
+    text = f"{name} is None behind the first round of a loop, and the trace is of runs where it is not"
+    current().wait()
+    current().effect("check", pred if outcome else emit("logical_not", pred), failure=Failure(ValueError, (text,)))
+    facts.learn(pred, outcome)
 
 
 def _trace_branch(

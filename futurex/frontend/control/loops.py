@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
+from futurex.frontend.tracer import Conflict, Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
 from futurex.tree.node import made_here
 from futurex.tree.pytree import flatten
@@ -60,6 +60,8 @@ def while_(
             unknown = is_unknown(value)
             set_(before)
         changed = scope.state.keys() - {id(cell) for cell in get.__closure__ or ()}
+        if unknown and rounds:
+            _begin_again_if_found(around.body, before)
         if unknown and (scope.journal or changed):
             _stage_acting_test(goes_on, body, get, set_, names)
             return
@@ -68,7 +70,7 @@ def while_(
             return
         if not goes_on():
             return
-        with around:
+        with around, nullcontext() if rounds or not _finds(around.body) else current().tracing_first_round():
             body()
         rounds += 1
         if rounds > UNROLL_CAP:
@@ -87,6 +89,20 @@ def _begin_again_with(body: Any) -> None:
     trace = current()
     if body is not None and body not in trace.loops and trace.may_begin_again and not trace.transforms:
         trace.loops.add(body)
+        raise Retrace
+
+
+def _finds(body: Any) -> bool:
+    """Is the first round of a ``while`` loop one that binds names to something that were None before?"""
+    return ("found", body) in current().loops
+
+
+def _begin_again_if_found(body: Any, state: State) -> None:
+    """Rounds up to here have left names that are several things: the call is traced again, with that in mind."""
+    trace = current()
+    several = any(type(value) is Conflict for value in state)
+    if several and body is not None and not _finds(body) and trace.may_begin_again:
+        trace.loops.add(("found", body))
         raise Retrace
 
 
@@ -120,7 +136,8 @@ def _stage(
             set_(before)
 
     def first() -> None:
-        body()
+        with current().tracing_first_round():
+            body()
         _stage(test, body, get, set_, names, own, peeled + 1)
 
     if_(test(), first, lambda: None, get, set_, names)
@@ -285,8 +302,9 @@ class _Loop:
             again = False
             try:
                 with trace.tentative():
-                    for k in rounds[:peeled]:
-                        self._round(item(k))
+                    with trace.tracing_first_round():
+                        for k in rounds[:peeled]:
+                            self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
                     self._stage_known(rest, rounds[peeled:], item, peeled < PEELED, self._compact(len(rounds)))
                 return True

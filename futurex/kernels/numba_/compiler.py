@@ -29,8 +29,10 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64
 def llvm() -> Any:
     """LLVM, loaded when the first kernel is claimed: it takes longer to load than all of futurex."""
     with working:  # a child of a fork would wait for the thread of its parent that loads it
+        background.go_on()
         import llvmlite.binding
 
+        background.go_on()
     return llvmlite.binding
 
 

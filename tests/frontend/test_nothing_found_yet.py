@@ -1,0 +1,158 @@
+"""``best = None`` before a loop: the trace is of runs whose first round finds something, others are plain NumPy."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.tree.pytree import flatten
+
+X = np.random.default_rng(0).normal(size=(40, 5))
+Y = X @ np.arange(5.0)
+N = 30
+
+
+def _step(w, x, y):
+    e = x @ w - y
+    return w - 0.1 * x.T @ e / len(y), np.mean(e**2)
+
+
+def copies_of_an_array(x, y):
+    best, least, w = None, np.inf, np.zeros(5)
+    for _ in range(N):
+        w, loss = _step(w, x, y)
+        if loss < least:
+            least, best = loss, w.copy()
+    return best, least
+
+
+def a_dict_and_early_stopping(x, y):
+    best, least, wait, w, losses = None, np.inf, 0, np.zeros(5), []
+    for epoch in range(N):
+        w, loss = _step(w, x, y)
+        losses.append(loss)
+        if loss < least - 1e-2:
+            least, wait = loss, 0
+            best = {"w": w.copy(), "epoch": epoch, "loss": loss}
+        else:
+            wait += 1
+            if wait > 2:
+                break
+    return best, least, np.array(losses)
+
+
+def the_other_branch(x, y):
+    best, least, w = None, np.inf, np.zeros(5)
+    for _ in range(N):
+        w, loss = _step(w, x, y)
+        if not loss < least:
+            continue
+        least, best = loss, (w.copy(), w.sum())
+    return best
+
+
+def asked_behind_the_loop(x, y):
+    best, least, w = None, np.inf, np.zeros(5)
+    for _ in range(N):
+        w, loss = _step(w, x, y)
+        if loss < least:
+            least, best = loss, w.copy()
+    if best is None:
+        return np.full(5, -1.0)
+    return best * 2
+
+
+def a_while_loop(x, y):
+    best, least, w, k = None, np.inf, np.zeros(5), 0
+    while k < N and least > 1e-3:
+        w, loss = _step(w, x, y)
+        if loss < least:
+            least, best = loss, {"w": w.copy()}
+        k += 1
+    return best, k
+
+
+def restarts(x, y):
+    best, least = None, np.inf
+    for seed in range(8):
+        w = np.full(5, 1.0 * seed)
+        for _ in range(20):
+            w, loss = _step(w, x, y)
+        if loss < least:
+            least, best = loss, {"w": w, "seed": seed}
+    return best, least
+
+
+def rows_that_fit(x, y):
+    best, most = None, 0
+    for k in range(len(x)):
+        inside = np.abs(y - x[k].sum()) < 2
+        if inside.sum() > most:
+            most, best = inside.sum(), inside
+    return best, most
+
+
+FUNCTIONS = [
+    copies_of_an_array, a_dict_and_early_stopping, the_other_branch, asked_behind_the_loop, a_while_loop, restarts,
+    rows_that_fit,
+]  # fmt: skip
+
+
+def _assert_same(found, wanted):
+    (mine, structure), (theirs, other) = flatten(found), flatten(wanted)
+    assert structure == other
+    for a, b in zip(mine, theirs, strict=True):
+        if b is None:
+            assert a is None
+        else:
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_is_staged(function):
+    f = fx.futurize(function)
+    for scale in (1.0, 0.5, 2.0):
+        _assert_same(f(X * scale, Y), function(X * scale, Y))
+    assert "staged: " in f.explain(), f.explain()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_where_nothing_is_found(function):
+    """Runs whose first rounds find nothing, or find it later, among others that do."""
+    f = fx.futurize(function)
+    nothing, late = np.full_like(Y, np.nan), Y.copy()
+    late[:20] = 1e9
+    for y in (Y, nothing, nothing, late, Y, nothing, nothing, nothing, Y, late):
+        _assert_same(f(X, y), function(X, y))
+
+
+def test_derivatives_are_of_runs_that_find_something():
+    def loss(w, y):
+        best, least = None, np.inf
+        for k in range(N):
+            value = np.sum((w * k - y) ** 2)
+            if value < least:
+                least, best = value, w * k
+        return np.sum(best**2)
+
+    w = np.array([0.1, 0.2])
+    gradient = fx.grad(loss)
+    step = 1e-6
+    wanted = [(loss(w + step * e, 1.0) - loss(w - step * e, 1.0)) / (2 * step) for e in np.eye(2)]
+    np.testing.assert_allclose(gradient(w, 1.0), wanted, rtol=1e-6)
+    with pytest.raises(ValueError, match="best is None behind the first round"):
+        np.asarray(gradient(w, np.nan))
+
+
+def test_parts_of_other_lengths_in_each_round():
+    def f(x):
+        found, least = None, np.inf
+        for k in range(20):
+            if x[k] < least:
+                least, found = x[k], x[k:]
+        return found
+
+    futurized = fx.futurize(f)
+    x = np.random.default_rng(3).normal(size=20)
+    np.testing.assert_array_equal(futurized(x), f(x))
+    np.testing.assert_array_equal(futurized(-x), f(-x))
