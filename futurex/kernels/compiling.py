@@ -124,6 +124,8 @@ class Background:
                 job = self._jobs.popleft()
             try:
                 job()
+            except SystemExit:
+                return
             except Exception:
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
             time.sleep(_PAUSE)
