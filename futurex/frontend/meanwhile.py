@@ -4,6 +4,7 @@ Making a plan takes a fraction of a millisecond for each node, and a loop whose 
 hundred times plain Python's time, round by round. So where a trace does nothing but compute, one thread
 makes its plan and its code; calls are plain until both are there. A plain call that takes longer than that does not go
 on to its end: it goes through a twin of the function whose loops look, each round, whether the code is there by now.
+Generators from which such a call has drawn have their states again then.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import os
 import threading
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from futurex.frontend.choice import Choice, Misfit, has_rounds, returns_only
+from futurex.frontend.choice import Choice, Misfit, has_rounds, leaves_little, returns_only
 from futurex.frontend.fragments import of_library
+from futurex.frontend.generators import held, share_bits
 from futurex.frontend.lane import packed
 from futurex.frontend.nest_texts import Unwritten
 from futurex.frontend.rewrite import NoSource, rewrite
 from futurex.frontend.rewrite.syntax import FX, fx, load
 from futurex.frontend.variants import Variant
 from futurex.kernels.compiling import Job, background, put_off
+from futurex.ops.streams import restore, state_of
 from futurex.runtime import config
 from futurex.runtime.lower import STRUCTURED, seconds
 from futurex.runtime.plan import Plan
@@ -55,8 +58,8 @@ class Meanwhile:
 
     def __init__(self, variant: Variant, function: types.FunctionType) -> None:
         """Raises NoSource or Unwritten where calls cannot be plain, or could not be ended."""
-        pack = packed(variant)
-        if pack is None:
+        pack = None if variant.generators else packed(variant)
+        if pack is None and not variant.generators:
             raise Unwritten
         self._variant = variant
         self._call = Choice(variant, pack).call
@@ -67,11 +70,24 @@ class Meanwhile:
         self._asked, self._free = deque([None]), deque([None])  # who takes it is the one who does it
         self._returned, self._made = threading.Event(), threading.Event()
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call returns that goes as plain NumPy; NOT_NOW where it cannot, or need not any more.
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: Sequence[Any] = ()) -> Any:
+        """What a call returns that goes as plain NumPy; NOT_NOW where it cannot, or need not any more. ``drawn``: the
+        generators that it draws from.
 
         A call that raises says NOT_NOW, too: the results of a run tell of its error.
         """
+        if share_bits(drawn):  # such calls are plain for ever
+            self._variant.meanwhile = None
+            return NOT_NOW
+        with held(drawn):
+            before = [state_of(each) for each in drawn]
+            result = self._plain(args, kwargs)
+            if result is NOT_NOW:
+                for each, state in zip(drawn, before, strict=True):
+                    restore(each, state)
+        return result
+
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._process != os.getpid():
             self._variant.meanwhile = None  # a child after a fork has none of the threads
             return NOT_NOW
@@ -122,7 +138,9 @@ class Meanwhile:
 
 def meanwhile(variant: Variant, function: Any) -> Meanwhile | None:
     """How calls of a new trace go until its plan is there; None where they wait for it."""
-    if variant.graph is None or variant.has_log or not returns_only(variant) or not config.background():
+    if variant.graph is None or variant.has_log or not config.background():
+        return None
+    if not (_only_draws(variant) if variant.generators else returns_only(variant)):
         return None
     if variant.nests:
         return None  # plain calls would make runs, and wait for each
@@ -134,6 +152,14 @@ def meanwhile(variant: Variant, function: Any) -> Meanwhile | None:
         return Meanwhile(variant, function)
     except (NoSource, Unwritten):
         return None
+
+
+def _only_draws(variant: Variant) -> bool:
+    """Does a call draw from generators, return new arrays and do nothing else?"""
+    count = len(variant.inputs)
+    drawn = {variant.inputs[k] if k < count else ~(k - count) for k in variant.generators}
+    others = variant.apart or variant.changes or variant.prints
+    return not others and drawn.issuperset(place for place, _ in variant.written) and leaves_little(variant)
 
 
 def _take(token: deque[None]) -> bool:

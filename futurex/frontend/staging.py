@@ -325,10 +325,13 @@ class Futurized(Standing, Generic[P, R]):
         return call_for_futures(plainly(self.plain), args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        bridge = variant.meanwhile
-        if bridge is not None and (found := bridge.call(args, kwargs)) is not NOT_NOW:
-            return found
         captured = variant.captured() if variant.captures else []
+        bridge = variant.meanwhile
+        if bridge is not None:
+            given = [leaves[k] for k in variant.inputs] + captured if variant.generators else []
+            found = bridge.call(args, kwargs, [given[k] for k in variant.generators])
+            if found is not NOT_NOW:
+                return found
         rests = variant.rests() and not self._strict
         repeated = variant.apart and repeats((args, kwargs), variant.held.now())
         if rests or repeated or (variant.written and not may_write(variant, leaves, captured)):

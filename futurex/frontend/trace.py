@@ -25,6 +25,7 @@ from futurex.passes.dead import may_raise
 from futurex.runtime.floating import untold
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
+from futurex.tree.pytree import containers
 from futurex.tree.source import here
 
 FOLD_LIMIT = 1 << 16
@@ -108,14 +109,14 @@ class Trace:
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
-        self.first_round: int | None = None  # in how many scopes one is traced that has types of its own
+        self.first_round: tuple[int, set[int]] = -1, set()  # in how many scopes one is traced that has types of its own
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
         self.generators: list[Any] = []  # those that the traced code made
-        self.begun = made_here()
+        self.begun = made_here()  # or when the first trace of the call was
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.changed_at: dict[int, Any] = {}  # the lines that changed objects first, by identity
         self.assigned: dict[tuple[int, str], Any] = {}  # objects of which attributes were set, by identity and name
@@ -271,19 +272,30 @@ class Trace:
         self.frozen |= new
         return bool(new)
 
-    def narrow(self, objects: Iterable[Any], among: Sequence[Any]) -> None:
-        """It is known which those of these objects may be that are frozen."""
-        known = [(value, *self.frozen[id(value)][1:2]) for value in objects if id(value) in self.frozen]
-        self.frozen |= {id(value): (value, site, among) for value, site in known}
+    def freeze_merged(self, value: Any, nests: Sequence[Any], site: Any = None, *, anew: bool = False) -> None:
+        """Let nobody change the objects of a nest that was put together of the leaves of these: each may be what stands
+        in its place in any of them. ``anew``: more was thought possible before."""
+        made = list(containers(value))
+        for each, *among in zip(made, *map(containers, nests), strict=True) if made else ():
+            if not anew:
+                self.freeze([each], site, among)
+            elif id(each) in self.frozen and not any(each is one for one in among):
+                self.frozen[id(each)] = each, self.frozen[id(each)][1], among
 
     @contextmanager
-    def tracing_first_round(self) -> Iterator[None]:
-        """A round is traced that stands before its loop, since names have types of their own in it."""
-        before, self.first_round = self.first_round, len(self.scopes)
+    def tracing_first_round(self, get: Any) -> Iterator[None]:
+        """A round is traced that stands before its loop, since names have types of their own in it: those of which
+        ``get`` tells."""
+        before, self.first_round = self.first_round, (len(self.scopes), _names_of(get))
         try:
             yield
         finally:
             self.first_round = before
+
+    def is_first_round_of(self, get: Any) -> bool:
+        """Is such a round being traced, itself, and neither a branch of it nor a function that it calls?"""
+        depth, names = self.first_round
+        return depth == len(self.scopes) and _names_of(get) <= names
 
     def wait(self) -> None:
         """Calls wait for their runs, since one that fails a check is made again as plain NumPy."""
@@ -420,6 +432,11 @@ class Trace:
                 for cell, value in scope.journal.items():
                     cell.restore(value)
                 restore(scope.state | scope.lent)
+
+
+def _names_of(get: Any) -> set[int]:
+    """The names of which a function of the rewriter's tells, by the identity of their cells: a call has its own."""
+    return {id(cell) for cell in get.__closure__ or ()}
 
 
 class _Stack(threading.local):

@@ -41,7 +41,7 @@ from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
-from futurex.tree.node import Node, param
+from futurex.tree.node import Node, made_here, param
 from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
@@ -304,6 +304,7 @@ class Learned:
     counts: bool = False
     apart: bool = False
     exact: bool | None = False
+    begun: int = field(default_factory=made_here)
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -314,6 +315,7 @@ class Learned:
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
         trace.rounds, trace.keeps_apart = self.rounds, self.apart
         trace.numbering = Numbering() if self.counts else None
+        trace.begun = self.begun
         trace.exact, trace.may_tell = self.exact is True, self.exact is False
         return trace
 

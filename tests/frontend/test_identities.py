@@ -4,6 +4,7 @@ import operator
 import threading
 
 import identity_cases
+import nest_programs
 import numpy as np
 import pytest
 from compare import check
@@ -27,6 +28,10 @@ def test_identities(case):
 @pytest.mark.parametrize(("writer", "programs", "share"), [(IdentityWriter, 60, 0.6), (MovingWriter, 20, 0.4)])
 def test_a_fixed_set_of_programs(writer, programs, share, tmp_path):
     assert share_staged(writer, programs, tmp_path) > share
+
+
+def test_a_fixed_set_of_programs_that_return_nests(tmp_path):
+    assert share_staged(nest_programs.NestWriter, 40, tmp_path, nest_programs.disagreement) > 0.15
 
 
 @settings(max_examples=60)

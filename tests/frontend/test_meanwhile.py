@@ -149,6 +149,83 @@ def test_what_would_hold_up_the_end_of_a_loop_changes_no_result(function, compil
     assert found == [1e7]
 
 
+def walk(rng, n):
+    at, steps = 0.0, 0
+    while at < n:
+        at, steps = at + rng.random(), steps + 1
+    return {"at": at, "steps": steps, "more": rng.normal(size=3)}
+
+
+def _walks(rng, function, *lengths):
+    """What calls return, and the state of the generator behind them."""
+    found = [{name: np.asarray(value).tolist() for name, value in function(n).items()} for n in lengths]
+    return found, rng.bit_generator.state
+
+
+@pytest.mark.parametrize("argument", (True, False))
+def test_calls_that_draw_are_plain_first(argument, compiler_waits):
+    rng, plain = np.random.default_rng(5), np.random.default_rng(5)
+    f = fx.futurize(walk if argument else lambda n: walk(rng, n))
+    call = functools.partial(f, rng) if argument else f
+    first = _walks(rng, call, 3.0, 40.0)
+    assert MAKING in f.explain()
+    assert f.profile() == []
+    compiler_waits()
+    made(f)
+    last = _walks(rng, call, 7.0)
+    assert f.profile() != []
+    wanted = functools.partial(walk, plain)
+    assert (first, last) == (_walks(plain, wanted, 3.0, 40.0), _walks(plain, wanted, 7.0))
+
+
+def test_two_generators_of_the_same_bits_are_plain_for_ever(compiler_waits):
+    bits = np.random.PCG64(5)
+    f = fx.futurize(lambda a, b, n: (walk(a, n), walk(b, n)))
+    found = f(np.random.Generator(bits), np.random.Generator(bits), 3.0)
+    compiler_waits()
+    assert MAKING not in f.explain()
+    rng = np.random.default_rng(5)
+    wanted = walk(rng, 3.0), walk(rng, 3.0)
+    for mine, plain in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(mine["more"], plain["more"])
+
+
+def test_a_long_plain_call_that_draws_ends_and_draws_the_same_again(compiler_waits):
+    f = fx.futurize(walk)
+    rng, found = np.random.default_rng(6), []
+    call = functools.partial(f, rng)
+    caller = threading.Thread(target=lambda: found.append(_walks(rng, call, 1e6)), daemon=True)
+    caller.start()
+    time.sleep(0.05)
+    assert not found
+    compiler_waits()
+    caller.join(SECONDS)
+    assert f.profile() != []
+    plain = np.random.default_rng(6)
+    assert found == [_walks(plain, functools.partial(walk, plain), 1e6)]
+
+
+def test_a_plain_call_that_draws_and_raises_is_made_once(compiler_waits):
+    def f(rng, x):
+        for k in range(20):
+            x = x + rng.normal(size=2)
+        if (x > 1e6).any():
+            raise ValueError("too far")
+        return x
+
+    futurized = fx.futurize(f)
+    for start in (0.0, 1e7, 0.0):
+        mine, plain = np.random.default_rng(7), np.random.default_rng(7)
+        results = []
+        for function, rng in ((futurized, mine), (f, plain)):
+            try:
+                results.append(np.asarray(function(rng, np.full(2, start))).tolist())
+            except ValueError as error:
+                results.append(str(error))
+        assert results[0] == results[1]
+        assert mine.bit_generator.state == plain.bit_generator.state
+
+
 def test_an_error_is_that_of_the_future(compiler_waits):
     def solve(a, n):
         while n > 0:
@@ -214,6 +291,33 @@ def test_functions_that_do_more_than_compute_or_ask_futurex_are_not_plain(compil
     for function in (writes, nested, activated):
         f = fx.futurize(function)
         f(np.array([4.0, 2.0]))
+        assert MAKING not in f.explain()
+
+
+def test_functions_that_do_more_than_draw_are_not_plain(compiler_waits, capsys):
+    kept = {"x": np.zeros(2)}
+
+    def writes(x, rng):
+        while x[0] > 1:
+            x /= 2 + rng.random()
+        return x * 2
+
+    def prints(x, rng):
+        while x[0] > 1:
+            x = x / (2 + rng.random())
+        print("done", rng.random())
+        return x * 2
+
+    def keeps(x, rng, kept):
+        while x[0] > 1:
+            x = x / (2 + rng.random())
+        kept["x"] = x
+        return x * 2
+
+    for function, more in ((writes, ()), (prints, ()), (keeps, (kept,))):
+        f = fx.futurize(function)
+        f(np.array([4.0, 2.0]), np.random.default_rng(0), *more)
+        assert "staged: " in f.explain()
         assert MAKING not in f.explain()
 
 

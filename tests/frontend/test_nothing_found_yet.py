@@ -91,9 +91,40 @@ def rows_that_fit(x, y):
     return best, most
 
 
+def a_grid_of_lists(x, y):
+    best, least, found = None, np.inf, {}
+    for scale in [0.01, 0.1, 1.0]:
+        for degree in [1, 2, 3]:
+            z = np.hstack([x**d for d in range(1, degree + 1)])
+            w = np.linalg.solve(z.T @ z + scale * np.eye(z.shape[1]), z.T @ y)
+            found[scale, degree] = np.mean((z @ w - y) ** 2)
+            if found[scale, degree] < least:
+                least, best = found[scale, degree], {"scale": scale, "w": z @ w}
+    return best, least, found
+
+
+def a_list_of_layers(x, y):
+    layers, history = [{"w": np.ones((5, 3))}, {"w": np.ones(3)}], []
+    best, least, since = None, np.inf, 0
+    for epoch in range(N):
+        h = np.tanh(x @ layers[0]["w"])
+        e = h @ layers[1]["w"] - y
+        g = np.outer(e, layers[1]["w"]) * (1 - h * h)
+        steps = [x.T @ g / len(y), h.T @ e / len(y)]
+        layers = [{"w": p["w"] - 0.05 * step} for p, step in zip(layers, steps)]
+        history.append(np.mean(e**2))
+        if history[-1] < least - 1e-3:
+            least, best, since = history[-1], [{k: v.copy() for k, v in p.items()} for p in layers], 0
+        else:
+            since += 1
+            if since > 2:
+                break
+    return best, least, history
+
+
 FUNCTIONS = [
     copies_of_an_array, a_dict_and_early_stopping, the_other_branch, asked_behind_the_loop, a_while_loop, restarts,
-    rows_that_fit,
+    rows_that_fit, a_grid_of_lists, a_list_of_layers,
 ]  # fmt: skip
 
 
@@ -142,6 +173,28 @@ def test_derivatives_are_of_runs_that_find_something():
     np.testing.assert_allclose(gradient(w, 1.0), wanted, rtol=1e-6)
     with pytest.raises(ValueError, match="best is None behind the first round"):
         np.asarray(gradient(w, np.nan))
+
+
+def test_a_function_that_finds_nothing_in_some_rounds_is_staged_for_both():
+    def above(v):
+        found = None
+        if v > 0:
+            found = np.array([v, v * v])
+        return found
+
+    def f(x):
+        total = 0
+        for k in range(len(x)):
+            found = above(x[k])
+            if found is not None:
+                total = total + found.sum()
+        return total
+
+    futurized = fx.futurize(f)
+    for x in (X[0], -X[0], X[1], -X[1]):
+        _assert_same(futurized(np.tile(x, 4)), f(np.tile(x, 4)))
+    assert "staged: " in futurized.explain()
+    assert not futurized.trace(np.tile(X[0], 4)).waits
 
 
 def test_parts_of_other_lengths_in_each_round():

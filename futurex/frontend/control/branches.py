@@ -118,7 +118,7 @@ def if_(
                 site.fork(pred, inside)
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
-    found = _something_found(before, taken, other, names)
+    found = _something_found(before, taken, other, names) if current().is_first_round_of(get) else None
     if found is not None:
         _let_be(pred, *found)
         return then() if found[0] else orelse()
@@ -138,8 +138,6 @@ def _something_found(before: State, taken: _Branch, other: _Branch, names: Seque
 
     ``if loss < best_loss: best = w.copy()``: the round that finds something is the first one, but for a NaN.
     """
-    if current().first_round != len(current().scopes):
-        return None
     for name, first, *ends in zip(names, before, taken.state, other.state, strict=True):
         if first is None and (ends[0] is None) is not (ends[1] is None):
             leaves, structure = flatten(ends[ends[0] is None])
@@ -321,10 +319,11 @@ class _Outputs:
             raise Escape("a list that nobody may use", "which list it is depends on data", site=self.site)
         return self.branches[branch].rows[id(value)]
 
-    def merged(self, value: Any, alone: bool, among: Sequence[Any]) -> Any:
-        """A nest of merged leaves, whose objects may be those of other names unless they stood ``alone``."""
+    def merged(self, value: Any, alone: bool, *nests: Any) -> Any:
+        """A nest of merged leaves, whose objects may be those of these and of other names unless they stood ``alone``.
+        """
         if not alone:
-            current().freeze(containers(value), self.site, among)
+            current().freeze_merged(value, nests, self.site)
         return current().remember_all(value)
 
     def node(self, value: Any, branch: int) -> Node:
@@ -418,11 +417,10 @@ def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if tree_a != tree_b:
         raise Escape(f"{name} has another structure in each branch", f"{tree_a} and {tree_b}")
     alone = builder.part(containers(a), 0) & builder.part(containers(b), 1)
-    among = [*containers(a), *containers(b)]
     parts = [_plan_leaf(builder, name, x, y) for x, y in zip(leaves_a, leaves_b, strict=True)]
     if tree_a.kind is None:
         return parts[0]
-    return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone, among)
+    return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone, a, b)
 
 
 def _plan_list(builder: _Outputs, name: str, a: TracedList, b: TracedList) -> Plan:
@@ -491,16 +489,16 @@ def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
 def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     """Bound in one branch only: usable if that branch ran, else an UnboundLocalError when it is used."""
     in_then = b is UNDEF
-    leaves, structure = flatten(a if in_then else b)
+    there = a if in_then else b
+    leaves, structure = flatten(there)
     if not all(is_numeric(leaf) for leaf in leaves) and not is_internal_name(name):
         raise Escape(f"{name} is bound in one branch only", "it is neither an array nor a number")
     owned = builder.branches[0 if in_then else 1].owned
-    among = list(containers(a if in_then else b))
-    alone = builder.part(among, 0 if in_then else 1)
+    alone = builder.part(containers(there), 0 if in_then else 1)
     parts = [_plan_half_leaf(builder, name, leaf, in_then, owned) for leaf in leaves]
     if structure.kind is None:
         return parts[0]
-    return lambda outs, pred: builder.merged(unflatten(structure, [part(outs, pred) for part in parts]), alone, among)
+    return lambda outs, pred: builder.merged(unflatten(structure, [part(outs, pred) for part in parts]), alone, there)
 
 
 def _known_flag(flag: Node | None) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -172,8 +173,7 @@ def _narrow_stand_ins(before: State, round_: _Round) -> None:
     be: those that it had before the loop, and what a round leaves."""
     for first, start, last in zip(before, round_.start, round_.state, strict=True):
         if start is not UNDEF:
-            ends = [each for value in (first, last) if value is not UNDEF for each in containers(value)]
-            current().narrow(containers(start), ends)
+            current().freeze_merged(start, [each for each in (first, last) if each is not UNDEF], anew=True)
 
 
 def _unknown_flags(carried: list[Carried], before: State, round_: _Round) -> list[str]:
@@ -517,7 +517,7 @@ def _after_loop(
         return known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         behind = entry.conflict if entry.behind is None else entry.behind
-        return original if behind is None else behind
+        return _same_leaves(original, final) if behind is None else behind
     finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
@@ -546,9 +546,18 @@ def _after_loop(
     held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
     shared = [id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)]
     if not runs_once or any(shared) or any(id(each) in current().frozen for each in containers(final)):
-        first = [] if runs_once or original is UNDEF else containers(original)
-        current().freeze(containers(value), among=[*first, *containers(final)])
+        current().freeze_merged(value, [final] if runs_once or original is UNDEF else [original, final])
     return value if entry.structure.kind is None else current().remember_all(value)
+
+
+def _same_leaves(original: Any, final: Any) -> Any:
+    """What a name is bound to of which rounds left the leaves alone; they may have put them into other objects."""
+    if original is UNDEF or final is UNDEF or all(map(operator.is_, containers(original), containers(final))):
+        return original
+    leaves, structure = flatten(original)
+    value = unflatten(structure, leaves)
+    current().freeze_merged(value, [original, final])
+    return current().remember_all(value)
 
 
 def _initial_aliases(entry: Carried) -> list[Cell]:

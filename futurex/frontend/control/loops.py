@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def while_(
             return
         if not goes_on():
             return
-        with around, nullcontext() if rounds or not _finds(around.body) else current().tracing_first_round():
+        with around, nullcontext() if rounds or not _finds(around.body) else current().tracing_first_round(get):
             body()
         rounds += 1
         if rounds > UNROLL_CAP:
@@ -136,7 +137,7 @@ def _stage(
             set_(before)
 
     def first() -> None:
-        with current().tracing_first_round():
+        with current().tracing_first_round(get):
             body()
         _stage(test, body, get, set_, names, own, peeled + 1)
 
@@ -251,11 +252,13 @@ def _refuse_unrolling(what: str) -> None:
 @dataclass
 class Unrolled:
     """A loop whose rounds are being traced one by one: its body, if it could be staged, and its rounds, if it is known
-    how many there are; ``inside``: the loops that were staged in them. Entered for each round."""
+    how many there are; ``inside``: the loops that were staged in them. ``length``: how many rounds there may be, also
+    of a loop that could not be staged. Entered for each round."""
 
     body: Any
     rounds: int = 0
     inside: int = 0
+    length: int = 1
 
     def __enter__(self) -> None:
         current().unrolled.append(self)
@@ -302,7 +305,7 @@ class _Loop:
             again = False
             try:
                 with trace.tentative():
-                    with trace.tracing_first_round():
+                    with trace.tracing_first_round(self.get):
                         for k in rounds[:peeled]:
                             self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
@@ -393,13 +396,16 @@ class _Loop:
 
     def unroll(self, values: Iterable[Any], rounds: int = 0, acts: bool = False) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
-        first, around = made_here(), Unrolled(getattr(self.body, "__code__", None) if rounds else None, rounds)
+        trace, length = current(), rounds or operator.length_hint(values, UNROLL)
+        first, code = made_here(), getattr(self.body, "__code__", None) if rounds else None
+        around = Unrolled(code, rounds, length=length)
+        many = not trace.scopes and math.prod(each.length for each in trace.unrolled) * length > FEW
         for count, value in enumerate(self._rows(values, acts)):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
             if count > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
-            with around:
+            with around, trace.tracing_first_round(self.get) if many else nullcontext():
                 self._round(value)
 
     def stage(

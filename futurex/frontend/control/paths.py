@@ -21,7 +21,7 @@ from futurex.tree.pytree import flatten
 
 FORKS = 32  # choices of one trace that are merged later
 FEW = 4  # choices that may be, whatever they cost
-NODES = 14_000  # nodes that a trace may make before more of them are refused
+NODES = 6_000  # nodes that the traces of a call may make before more of them are refused
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ def _count_again(why: Escape) -> None:
     trace.forks += 1
     if trace.forks > FEW and trace.may_begin_again and trace.has_grown():
         raise Retrace from why
-    rounds = max((loop.rounds for loop in trace.unrolled), default=0)
+    rounds = max((loop.length for loop in trace.unrolled), default=0)
     too_many = rounds > FORKS or made_here() - trace.begun > NODES
     if trace.forks > FORKS or (trace.forks > FEW and too_many):
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
