@@ -3,11 +3,12 @@ written one by one; arrays are cast, and wrap."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, python
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
 from futurex.ops.control import Failure
@@ -89,6 +90,9 @@ def fit_for(ndim: int, is_element: bool, given: Any, value: Node) -> None:
     """Escape for what NumPy does not write into an element, or into so many dimensions: lists that are nested deeper,
     of which arrays with dimensions of extent one are taken."""
     if is_element and value.ndim:
+        if value.aval.static and math.prod(value.shape) != 1:
+            with python():
+                np.zeros(1)[0] = np.broadcast_to(0.0, value.shape)
         raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
     if value.ndim > ndim and isinstance(given, list | tuple):
         raise Escape("a list that is nested deeper than what it is written into", "NumPy refuses it")

@@ -100,7 +100,8 @@ class Trace:
         self.attempt: Any = None  # in an expression whose failures are values: where it stands, and these
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
-        self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
+        self.forks = self.all_forks = 0  # choices that are merged later: of a round, or outside of all; and of all
+        self.recursions = self.transforms = 0  # derivatives or maps that are being taken of what is traced
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
         self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
         self.rounds: dict[Any, Any] = {}  # what those of a loop were last found to change, by its body
@@ -109,7 +110,8 @@ class Trace:
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
-        self.first_round: tuple[int, set[int]] = -1, set()  # in how many scopes one is traced that has types of its own
+        self.first_round: set[int] = set()  # cells of names that were None before one that has types of its own
+        self.found = 0  # tests of which it is taken that they come out so in such a round
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -285,26 +287,17 @@ class Trace:
     @contextmanager
     def tracing_first_round(self, get: Any) -> Iterator[None]:
         """A round is traced that stands before its loop, since names have types of their own in it: those of which
-        ``get`` tells."""
-        before, self.first_round = self.first_round, (len(self.scopes), _names_of(get))
+        ``get`` tells; of None it is one of a loop, which stands for all."""
+        before, self.first_round = self.first_round, set() if get is None else _nothing(get)
         try:
             yield
         finally:
             self.first_round = before
 
-    def is_first_round_of(self, get: Any) -> bool:
-        """Is such a round being traced, itself, and neither a branch of it nor a function that it calls?"""
-        depth, names = self.first_round
-        return depth == len(self.scopes) and _names_of(get) <= names
-
-    def wait(self) -> None:
-        """Calls wait for their runs, since one that fails a check is made again as plain NumPy."""
-        if not self.waits:
-            self.waits = True
-            self.regions[-1].undo.append(self._need_not_wait)
-
-    def _need_not_wait(self) -> None:
-        self.waits = False
+    def nothing_yet(self, get: Any) -> set[str]:
+        """The names of which ``get`` tells that were None before such a round. A function that it calls has others."""
+        cells = zip(get.__code__.co_freevars, get.__closure__ or (), strict=True) if self.first_round else ()
+        return {name for name, cell in cells if id(cell) in self.first_round}
 
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""
@@ -434,9 +427,16 @@ class Trace:
                 restore(scope.state | scope.lent)
 
 
-def _names_of(get: Any) -> set[int]:
-    """The names of which a function of the rewriter's tells, by the identity of their cells: a call has its own."""
-    return {id(cell) for cell in get.__closure__ or ()}
+def _nothing(get: Any) -> set[int]:
+    """The cells of names that are None, of those of which a function of the rewriter's tells."""
+    return {id(cell) for cell in get.__closure__ or () if _content(cell) is None}
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return cell
 
 
 class _Stack(threading.local):

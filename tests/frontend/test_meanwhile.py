@@ -162,7 +162,7 @@ def _walks(rng, function, *lengths):
     return found, rng.bit_generator.state
 
 
-@pytest.mark.parametrize("argument", (True, False))
+@pytest.mark.parametrize("argument", [True, False])
 def test_calls_that_draw_are_plain_first(argument, compiler_waits):
     rng, plain = np.random.default_rng(5), np.random.default_rng(5)
     f = fx.futurize(walk if argument else lambda n: walk(rng, n))
@@ -207,7 +207,7 @@ def test_a_long_plain_call_that_draws_ends_and_draws_the_same_again(compiler_wai
 
 def test_a_plain_call_that_draws_and_raises_is_made_once(compiler_waits):
     def f(rng, x):
-        for k in range(20):
+        for _ in range(20):
             x = x + rng.normal(size=2)
         if (x > 1e6).any():
             raise ValueError("too far")

@@ -56,6 +56,8 @@ from futurex.tree.node import Node, const
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.source import Source, at, here, raised_at
 
+FOUND = 4  # tests of which a trace takes it that first rounds pass them: all of them must, in every run
+
 
 @dataclass
 class _Branch:
@@ -118,31 +120,33 @@ def if_(
                 site.fork(pred, inside)
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
-    found = _something_found(before, taken, other, names) if current().is_first_round_of(get) else None
-    if found is not None:
+    found = _something_found(current().nothing_yet(get), before, taken, other, names)
+    if found is not None and current().found < FOUND:
         _let_be(pred, *found)
         return then() if found[0] else orelse()
     try:
         merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, RESULT])
     except Escape as escape:
         escape.site = IN_BRANCH
-        if site is not None:
+        if site is not None and not (site.path.is_round and isinstance(escape, _Growth)):
             site.fork(pred, escape)
         raise
     set_(tuple(merged[:-1]))
     return merged[-1]
 
 
-def _something_found(before: State, taken: _Branch, other: _Branch, names: Sequence[str]) -> tuple[bool, str] | None:
-    """Which branch of a first round binds a name to an array or nest that was None before the loop, and which name.
+def _something_found(
+    nothing: set[str], before: State, taken: _Branch, other: _Branch, names: Sequence[str]
+) -> tuple[bool, str] | None:
+    """Which branch of a first round binds a name to an array or nest that is None so far, and which name: one of those
+    that were ``nothing`` before the loop.
 
     ``if loss < best_loss: best = w.copy()``: the round that finds something is the first one, but for a NaN.
     """
     for name, first, *ends in zip(names, before, taken.state, other.state, strict=True):
-        if first is None and (ends[0] is None) is not (ends[1] is None):
+        if name in nothing and first is None and (ends[0] is None) is not (ends[1] is None):
             leaves, structure = flatten(ends[ends[0] is None])
-            whole = structure.kind is not None or (isinstance(leaves[0], Tracer) and not leaves[0].is_scalar)
-            if whole and all(map(is_numeric, leaves)):
+            if structure.kind is not None or (isinstance(leaves[0], Tracer) and not leaves[0].is_scalar):
                 return ends[1] is None, name
     return None
 
@@ -150,9 +154,9 @@ def _something_found(before: State, taken: _Branch, other: _Branch, names: Seque
 def _let_be(pred: Node, outcome: bool, name: str) -> None:
     """The trace is of runs in which a test comes out so; others are made again as plain NumPy."""
     text = f"{name} is None behind the first round of a loop, and the trace is of runs where it is not"
-    current().wait()
+    current().waits = True
+    current().found += 1
     current().effect("check", pred if outcome else emit("logical_not", pred), failure=Failure(ValueError, (text,)))
-    facts.learn(pred, outcome)
 
 
 def _trace_branch(
@@ -262,6 +266,10 @@ def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequenc
     return [plan(outs, pred) for plan in plans]
 
 
+class _Growth(Escape):
+    """A list that is longer behind one branch: so it is at the end of the round."""
+
+
 def _plan_effects(builder: _Outputs, taken: list[Node], other: list[Node]) -> list[int]:
     """The slots of what each branch checks or prints; of branches that follow one another in order, of the last."""
     before = current().before()
@@ -275,7 +283,7 @@ def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
     """How to rebuild the entries of a Python object that a branch changed."""
     first, second = builder.held(key, value)
     if list(first) != list(second):
-        raise Escape(f"{describe(value)} grows or shrinks in one branch only", "how long it is depends on data")
+        raise _Growth(f"{describe(value)} grows or shrinks in one branch only", "how long it is depends on data")
     return {k: _plan_name(builder, f"an entry of {describe(value)}", first[k], second[k]) for k in first}
 
 

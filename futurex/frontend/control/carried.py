@@ -215,7 +215,7 @@ def _trace_round(
     test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
-    with current().scope() as scope:
+    with current().scope() as scope, current().tracing_first_round(None):
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)

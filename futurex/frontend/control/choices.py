@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.control.branches import if_
-from futurex.frontend.control.paths import explored
-from futurex.frontend.control.values import asked, is_unknown, truth
+from futurex.frontend.control.paths import explored, explored_round
+from futurex.frontend.control.values import Get, Set, asked, is_unknown, truth
 from futurex.frontend.errors import mark
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import fresh
+from futurex.frontend.tracer import Tracer, fresh
 
 
 def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], learns: bool = True) -> Any:
@@ -22,6 +22,16 @@ def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any],
 def body(run: Callable[[], Any]) -> Any:
     """Run the body of a function; choices in it that cannot be merged where they end are merged at its end."""
     return explored(run, functools.partial(if_expression, learns=False), lambda: None)
+
+
+def round_(run: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...]) -> None:
+    """Run the body of a loop; choices in it that cannot be merged where they end are merged at its end."""
+    before = get()
+
+    def merge(test: Tracer, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+        return if_(test, then, orelse, get, set_, names, learns=False)
+
+    explored_round(run, merge, lambda: set_(before))
 
 
 def and_(first: Any, *others: Callable[[], Any]) -> Any:

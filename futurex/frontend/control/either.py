@@ -266,14 +266,23 @@ def is_nothing(value: Either) -> Any:
 
 
 def asks(place: int) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator of static methods: each thing that this argument may be has a branch of its own."""
+    """A decorator of static methods: each thing that this argument, or an entry of it if it is a tuple, may be has a
+    branch of its own."""
 
     def decorator(method: Callable[..., Any]) -> Any:
         @functools.wraps(method)
         def asking(*args: Any) -> Any:
-            if type(args[place]) is not Either:
+            given = args[place]
+            if type(given) is tuple:
+                k = next((k for k, each in enumerate(given) if type(each) is Either), None)
+                if k is not None:
+                    parts = given[:k], given[k + 1 :]
+                    return chosen(
+                        given[k], lambda value: asking(*args[:place], (*parts[0], value, *parts[1]), *args[place + 1 :])
+                    )
+            if type(given) is not Either:
                 return method(*args)
-            return chosen(args[place], lambda value: method(*args[:place], value, *args[place + 1 :]))
+            return chosen(given, lambda value: method(*args[:place], value, *args[place + 1 :]))
 
         return staticmethod(asking)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import numpy as np
 
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
-from futurex.frontend.control.choices import and_, not_
+from futurex.frontend.control.choices import and_, not_, round_
 from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
@@ -125,10 +125,11 @@ def _stage(
     """Stage a loop that need not run at all. First rounds with types of their own become an ``if`` before it."""
     before = get()
     kinds = getattr(own, "__code__", None), *_kinds(before)
+    step = functools.partial(round_, body, get, set_, names) if own is body else body
     if kinds not in current().first_rounds or peeled == PEELED:
         try:
             with current().tentative():
-                stage_loop(test, body, get, set_, names, own)
+                stage_loop(test, step, get, set_, names, own)
             return
         except Escape as escape:
             if escape.site is not FIRST_ROUND or peeled == PEELED:
@@ -215,7 +216,8 @@ def for_(
             return
         loop.unroll(values, len(values))
         return
-    loop.unroll(values, acts=type(iterable) not in (list, tuple, dict))
+    sized = type(iterable) in (list, tuple, dict)
+    loop.unroll(values, acts=not sized, length=len(iterable) if sized else UNROLL)
 
 
 def _kinds(state: State) -> Iterator[Any]:
@@ -394,9 +396,10 @@ class _Loop:
                 return
             yield row[0]
 
-    def unroll(self, values: Iterable[Any], rounds: int = 0, acts: bool = False) -> None:
-        """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
-        trace, length = current(), rounds or operator.length_hint(values, UNROLL)
+    def unroll(self, values: Iterable[Any], rounds: int = 0, acts: bool = False, length: int = 0) -> None:
+        """Every round by itself. ``rounds``: how many there are, of a loop that could be staged; ``length``: how many
+        there may be of another."""
+        trace, length = current(), rounds or length
         first, code = made_here(), getattr(self.body, "__code__", None) if rounds else None
         around = Unrolled(code, rounds, length=length)
         many = not trace.scopes and math.prod(each.length for each in trace.unrolled) * length > FEW
@@ -429,7 +432,7 @@ class _Loop:
                 current().counters[counter[0]._node] = rounds
             if collector is not None:
                 collector.begin(counter[0])
-            self.body(item(counter[0]))
+            round_(lambda: self.body(item(counter[0])), self.get, self.set_, self.names)
             if collector is not None:
                 collector.finish()
             counter[0] = fresh(emit("add", counter[0]._node, node_of(bounds.step)))

@@ -19,18 +19,20 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, made_here, next_id
 from futurex.tree.pytree import flatten
 
-FORKS = 32  # choices of one trace that are merged later
+FORKS = 32  # choices of one trace, or of a round, that are merged later
 FEW = 4  # choices that may be, whatever they cost
 NODES = 6_000  # nodes that the traces of a call may make before more of them are refused
 
 
 @dataclass(eq=False)
 class Path:
-    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them."""
+    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them. ``is_round``:
+    of a loop's."""
 
     scope: Any
     outcomes: dict[int, bool]
     forced: frozenset[int] = frozenset()
+    is_round: bool = False
     met: int = field(default=0)
     start: int = field(default_factory=next_id)
 
@@ -71,11 +73,12 @@ def _count_again(why: Escape) -> None:
     """
     trace = current()
     trace.forks += 1
+    trace.all_forks += 1
     if trace.forks > FEW and trace.may_begin_again and trace.has_grown():
         raise Retrace from why
     rounds = max((loop.length for loop in trace.unrolled), default=0)
-    too_many = rounds > FORKS or made_here() - trace.begun > NODES
-    if trace.forks > FORKS or (trace.forks > FEW and too_many):
+    too_long = trace.all_forks > FEW and made_here() - trace.begun > NODES
+    if trace.forks > (FEW if rounds > FORKS else FORKS) or too_long:
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
 
 
@@ -136,14 +139,25 @@ def explored(run: Callable[[], Any], merge: Merge, undo: Callable[[], None]) -> 
 
     ``undo`` takes back what a run that is given up did to names.
     """
-    return _explored(run, merge, undo, {}, frozenset())
+    return _explored(run, merge, undo, {}, frozenset(), False)
+
+
+def explored_round(run: Callable[[], Any], merge: Merge, undo: Callable[[], None]) -> Any:
+    """The same of a loop's round, which is traced several times: choices in it are counted for themselves."""
+    trace = current()
+    before, trace.forks = trace.forks, 0
+    try:
+        return _explored(run, merge, undo, {}, frozenset(), True)
+    finally:
+        trace.forks = before
 
 
 def _explored(
-    run: Callable[[], Any], merge: Merge, undo: Callable[[], None], outcomes: dict[int, bool], forced: frozenset[int]
-) -> Any:
+    run: Callable[[], Any], merge: Merge, undo: Callable[[], None], outcomes: dict[int, bool], forced: frozenset[int],
+    is_round: bool,
+) -> Any:  # fmt: skip
     trace = current()
-    path = Path(trace.scopes[-1] if trace.scopes else None, outcomes, forced)
+    path = Path(trace.scopes[-1] if trace.scopes else None, outcomes, forced, is_round)
     trace.paths.append(path)
     try:
         with trace.tentative():
@@ -169,9 +183,9 @@ def _explored(
     outcomes = {place: value for place, value in outcomes.items() if place < number}
     forced = frozenset(place for place in forced if place < number)
     if test is None:
-        return _explored(run, merge, undo, outcomes, forced | {number})
+        return _explored(run, merge, undo, outcomes, forced | {number}, is_round)
 
     def outcome(value: bool) -> Callable[[], Any]:
-        return lambda: _explored(run, merge, undo, {**outcomes, number: value}, forced)
+        return lambda: _explored(run, merge, undo, {**outcomes, number: value}, forced, is_round)
 
     return merge(fresh(test), outcome(True), outcome(False))
