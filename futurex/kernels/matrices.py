@@ -48,16 +48,24 @@ class Lie:
 def lie(array: Any) -> Lie | None:
     """None where neither axis is dense, or where matrices lie neither in a stack nor in a stack of stacks. A vector is
     dense in any way."""
-    size = array.itemsize
-    strides = [each // size for each in array.strides]
-    if not array.flags.aligned or any(each % size or each < 0 for each in array.strides):
+    return lie_of(array.shape, array.strides, array.itemsize) if array.flags.aligned else None
+
+
+def lie_of(shape: Sequence[int], steps: Sequence[int], size: int) -> Lie | None:
+    """How matrices with elements of so many bytes lie, so many bytes apart along each axis.
+
+    >>> lie_of((5, 3, 3), (72, 8, 24), 8)
+    Lie(turned=True, row=3, levels=((9, 5),))
+    """
+    strides = [each // size for each in steps]
+    if any(each % size or each < 0 for each in steps):
         return None
-    turned = strides[-1] != 1 and array.shape[-1] > 1
-    if turned and strides[-2] != 1 and array.shape[-2] > 1:
+    turned = strides[-1] != 1 and shape[-1] > 1
+    if turned and strides[-2] != 1 and shape[-2] > 1:
         return None
     row = strides[-1] if turned else strides[-2]
     levels: list[tuple[int, int]] = []
-    for stride, extent in zip(reversed(strides[:-2]), reversed(array.shape[:-2]), strict=True):
+    for stride, extent in zip(reversed(strides[:-2]), reversed(shape[:-2]), strict=True):
         if levels and stride == levels[-1][0] * levels[-1][1]:
             levels[-1] = levels[-1][0], levels[-1][1] * extent
         elif extent > 1:

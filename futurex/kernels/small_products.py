@@ -17,7 +17,7 @@ from futurex.kernels.threads import may_share
 from futurex.ops.contract import SHORT_SUM
 from futurex.tree.node import Node
 
-_ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _LARGEST = 32
 """Inner elements and columns, at most."""
 _FEWEST = 64
@@ -32,7 +32,7 @@ at one column."""
 
 def small_product(node: Node, threads: int) -> Kernel | None:
     """A kernel for a stack of small products in one precision; None for all else."""
-    if node.op != "matmul" or node.dtype not in _ELEMENTS or not has_fma():
+    if node.op != "matmul" or node.dtype not in ELEMENTS or not has_fma():
         return None
     if any(each.dtype != node.dtype or each.aval.weak for each in (node, *node.inputs)):
         return None
@@ -40,7 +40,7 @@ def small_product(node: Node, threads: int) -> Kernel | None:
     batch = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
     count = math.prod(batch)
     (rows, inner), columns = shapes[0][-2:], shapes[1][-1]
-    if not _fits(count, rows, inner, columns, node.dtype.itemsize):
+    if not fits(count, rows, inner, columns, node.dtype.itemsize):
         return None
     if any(math.prod(shape[:-2]) not in (1, count) for shape in shapes):
         return None
@@ -53,15 +53,16 @@ def small_product(node: Node, threads: int) -> Kernel | None:
     return Kernel(product, "gemm", into=True, late=product, bind=product.bind)
 
 
-def _fits(count: int, rows: int, inner: int, columns: int, size: int) -> bool:
-    """Are so many products of this form, with elements of so many bytes, faster here?
+def fits(count: int, rows: int, inner: int, columns: int, size: int, fewest: int = _FEWEST) -> bool:
+    """Are so many products of this form, with elements of so many bytes, faster here? ``fewest``: of these it takes a
+    library long to begin.
 
-    >>> _fits(1000, 3, 3, 1, 8), _fits(1, 2000, 3, 3, 8), _fits(1, 2000, 3, 1, 8), _fits(1, 3, 3, 3, 8)
+    >>> fits(1000, 3, 3, 1, 8), fits(1, 2000, 3, 3, 8), fits(1, 2000, 3, 1, 8), fits(1, 3, 3, 3, 8)
     (True, True, False, False)
     """
     if not 0 < inner <= _LARGEST or not 0 < columns <= _LARGEST:
         return False
-    if count >= _FEWEST and 0 < rows * inner * columns <= _MOST[size]:
+    if count >= fewest and 0 < rows * inner * columns <= _MOST[size]:
         return columns > 1 or inner <= SHORT_SUM
     return count * rows >= _TALL and columns > 1 and columns * size <= _NARROW
 
@@ -83,7 +84,7 @@ class SmallProduct(ProductKernel):
 
     def form(self, turned: Turned) -> small_products.Form:
         """The form for operands that lie so."""
-        return small_products.Form(*self.sizes, _ELEMENTS[self.node.dtype], *turned)
+        return small_products.Form(*self.sizes, ELEMENTS[self.node.dtype], *turned)
 
     def text(self, turned: Turned) -> str:
         return small_products.text_of(self.form(turned), may_share())

@@ -19,6 +19,8 @@ kernel for it is slower than its product where there are many filters (2048 to 5
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +44,9 @@ LEAST_SPACE = 64 * 1024
 MANY_ROWS = 8
 """Rows of each matrix of a large stack from which a product for each is faster than a region that adds up rows: 8 of
 512 x 64 in single precision 31 and 70 us, 256 of 8 x 64 46 and 34."""
+MANY_MATRICES, LEAST_COLUMNS, SMALL = 64, 3, 32
+"""Matrices of a stack, columns of each, and the most rows and columns, where each is multiplied by one matrix by
+itself: to merge them takes as long as to multiply (100 of 8 x 8: 12 and 4 us)."""
 LEAST_OUTER = 64
 """Elements of a matrix from which each is rather multiplied than all given to BLAS: 32 x 32 take it 1.9 us."""
 
@@ -160,6 +165,9 @@ def _as_matmul(node: Node) -> Node | None:
     right = "".join(letter for letter in out if letter in b and letter not in a)
     summed = "".join(letter for letter in a if letter in b and letter not in out)
 
+    if _is_of_stack(a, b, out, extents, node.dtype):
+        return apply("matmul", _ending(x, a, summed), _ending(y, b, out[-1]))
+
     def laid(operand: Node, names: str, *groups: str) -> Node:
         """The operand with an axis for each group of indices."""
         axes = tuple(names.index(letter) for group in groups for letter in group)
@@ -173,6 +181,25 @@ def _as_matmul(node: Node) -> Node | None:
     if made == out:
         return result
     return apply("transpose", result, axes=tuple(made.index(letter) for letter in out))
+
+
+def _ending(matrices: Node, names: str, last: str) -> Node:
+    """Matrices whose last index is this one of their two."""
+    *stack, one, two = range(matrices.ndim)
+    return matrices if names[-1] == last else apply("transpose", matrices, axes=(*stack, two, one))
+
+
+def _is_of_stack(a: str, b: str, out: str, extents: Mapping[str, int], dtype: np.dtype[Any]) -> bool:
+    """Is it a small matrix times each of a stack of small ones (``ij,ejk->eik``), which need not be merged to a wide
+    one, and the result not be taken apart, for as many multiply-adds?"""
+    if len(a) != 2 or len(b) < 3 or out[:-2] != b[:-2] or len({*a, *b}) != len(b) + 1 or dtype.char not in "fd":
+        return False
+    left, right = out[-2], out[-1]
+    if {left, right} & {*b[:-2]} or left not in a or {*b[-2:]} != {right, *a} - {left}:
+        return False
+    inner, columns = (extents[letter] for letter in b[-2:])
+    many = math.prod(extents[letter] for letter in b[:-2]) >= MANY_MATRICES
+    return many and extents[right] >= LEAST_COLUMNS and max(inner, columns) <= SMALL and extents[left] <= SMALL
 
 
 def _multiplies_vectors(node: Node) -> bool:

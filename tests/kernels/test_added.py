@@ -29,6 +29,18 @@ def added_in_the_middle(table, value, i):
     return table
 
 
+def added_at_both(table, value, i, j):
+    table = table.copy()
+    np.add.at(table, (i, j), value)
+    return table
+
+
+def added_behind_rows(table, value, i, j):
+    table = table.copy()
+    np.add.at(table, (slice(None), i, j), value)
+    return table
+
+
 def places(extent, *shape, dtype="i8"):
     return RNG.integers(-extent, extent, shape).astype(dtype)
 
@@ -48,8 +60,18 @@ CASES = {
     "the last axis": (added_in_the_middle, numbers(60, 9), numbers(60, 40), places(9, 40)),
     "integers": (added, places(99, 50, 20), places(99, 300, 20), places(50, 300)),
     "unsigned ones": (added, places(99, 50, 20).astype("u4"), places(99, 300, 20).astype("u4"), places(50, 300)),
+    "two axes": (added_at_both, numbers(40, 30, dtype="f8"), numbers(2000, dtype="f8"), places(40, 2000),
+                 places(30, 2000)),
+    "a grid of places": (added_at_both, numbers(40, 30), numbers(120, 3, 3), places(40, 120, 3, 1),
+                         places(30, 120, 1, 3)),
+    "a row of places": (added_at_both, numbers(40, 30), numbers(30, 50), places(40, 30, 1), places(30, 50)),
+    "rows at two axes": (added_at_both, numbers(9, 8, 20), numbers(300, 20), places(9, 300), places(8, 300)),
+    "small places": (added_at_both, numbers(90, 120), numbers(1100), places(90, 1100, dtype="i1"),
+                     places(120, 1100, dtype="i1")),
+    "two axes behind": (added_behind_rows, numbers(4, 9, 8), numbers(4, 300), places(9, 300),
+                        places(8, 300, dtype="i4")),
     "on two threads": (added, numbers(500, 64), numbers(9000, 64), places(500, 9000)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,9 +101,42 @@ def test_a_place_that_is_outside_raises_what_numpy_raises(name, beyond):
             assert np.array_equal(g(table, value, k), expected)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("name", ["two axes", "a grid of places", "small places"])
+def test_a_place_that_is_outside_along_one_of_two_axes(name, axis, beyond):
+    f, table, value, *given = CASES[name]
+    wrong = given[axis].copy()
+    wrong.flat[5] = table.shape[axis] if beyond else -table.shape[axis] - 1
+    wrongs = [*given]
+    wrongs[axis] = wrong
+    g = fx.futurize(f)
+    for each in (given, wrongs, given, wrongs):
+        try:
+            expected = f(table, value, *each)
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error)):
+                g(table, value, *each).result()
+        else:
+            assert np.array_equal(g(table, value, *each), expected)
+
+
+def test_the_gradient_of_pixels_that_were_picked():
+    def picked(image, i, j):
+        return (image[i, j] ** 3).sum()
+
+    image, i, j = numbers(30, 40, dtype="f8") / 100, places(30, 50, 60), places(40, 50, 60)
+    expected = np.zeros(image.shape)
+    np.add.at(expected, (i, j), 3 * image[i, j] ** 2)
+    gradient = fx.futurize(fx.grad(picked))
+    for _ in range(3):
+        np.testing.assert_allclose(gradient(image, i, j), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("f", "args"),
     [
+        (added_at_both, (numbers(40, 30), numbers(500), places(40, 500), places(30, 500))),  # few
         (added, (numbers(5, 4), numbers(6, 4), places(5, 6))),  # little
         (added, (numbers(50, 20), numbers(20), places(50, 300))),  # one row for all places
         (added, (numbers(50, 20), numbers(300, 20), RNG.integers(0, 50, 300).astype("u8"))),
@@ -125,12 +180,12 @@ EXTREMES = {"largest": np.maximum, "smallest": np.minimum}
 @pytest.mark.parametrize("name", CASES)
 def test_it_keeps_the_extremes_that_numpy_keeps(name, ufunc):
     """Of zeros the last one, and the first NaN."""
-    f, table, value, i = CASES[name]
-    where = (slice(None), i) if f is added_in_the_middle else i
+    f, table, value, *given = CASES[name]
+    behind = f in (added_in_the_middle, added_behind_rows)
 
-    def extreme(table, value, i):
+    def extreme(table, value, *i):
         table = table.copy()
-        ufunc.at(table, (slice(None), i) if f is added_in_the_middle else i, value)
+        ufunc.at(table, (slice(None), *i) if behind else i, value)
         return table
 
     if table.dtype.kind == "f":
@@ -139,14 +194,14 @@ def test_it_keeps_the_extremes_that_numpy_keeps(name, ufunc):
         value = np.where(RNG.random(value.shape) < 0.3, np.copysign(value.dtype.type(0), value), value)
     expected = table.copy()
     with np.errstate(invalid="ignore"):
-        ufunc.at(expected, where, value)
-    result, backends = run(extreme, table, value, i)
+        ufunc.at(expected, (slice(None), *given) if behind else tuple(given), value)
+    result, backends = run(extreme, table, value, *given)
     assert backends["ufunc_at"] == "numba"
     assert result.tobytes() == expected.tobytes()
-    wrong = i.copy()
-    wrong.flat[-1] = table.shape[f is added_in_the_middle]
+    wrong = given[0].copy()
+    wrong.flat[-1] = table.shape[behind]
     with pytest.raises(IndexError, match="is out of bounds"):
-        fx.futurize(extreme)(table, value, wrong).result()
+        fx.futurize(extreme)(table, value, wrong, *given[1:]).result()
 
 
 @pytest.mark.parametrize("ufunc", EXTREMES.values(), ids=EXTREMES)

@@ -47,6 +47,23 @@ def test_any_order_of_indices(first, second, out, batches, wide, dtype):
     np.testing.assert_allclose(found, wanted, rtol=1e-4 if dtype == "f4" else 1e-11, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("text", ["ij,ejk->eik", "ji,ejk->eik", "ij,ekj->eik", "ekj,ji->eik", "ij,abjk->abik"])
+def test_a_matrix_times_each_of_a_stack_is_not_merged(text, dtype):
+    extents = {"e": 70, "a": 8, "b": 9, "i": 5, "j": 6, "k": 4}
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.normal(size=[extents[letter] for letter in names]).astype(dtype)
+        for names in text.split("->")[0].split(",")
+    ]
+    graph = optimise(graph_of(text, arrays))
+    assert {node.op for node in graph.nodes} <= {"param", "const", "transpose", "matmul"}
+    (found,) = compile_plan(graph, optimised=True).run(arrays)
+    wanted = np.einsum(text, *arrays)
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4 if dtype == "f4" else 1e-11, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [("ij,jk->ik", "i8"), ("ik,jk->i", "f8"), ("i,j->ij", "f8"), ("ijk,kl->il", "f8"), ("ij,ij->ij", "f8")],

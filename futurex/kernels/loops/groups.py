@@ -54,17 +54,18 @@ def _bincount(e: Emitter, inputs: Sequence[Any], least: int) -> Array:
         f.fail_if(f.emit(f"icmp eq i64 {text(places.shape[0])}, 0"))  # these are counted as integers
     room = max(_ROOM * max(arrays.most(places.shape[0]), _LEAST), least)
     out = e.fresh((room,), _INT if weights is None else _FLOAT)
-    count = f.variable("i64")
-    f.store(_INT, str(least), count)
+    largest = f.variable("i64")
+    f.store(_INT, "0", largest)
     given, told = places.pointer(f), out.pointer(f)
-    with f.counted(text(places.shape[0])) as i:
-        place = f.load(_INT, element(f, given, i, places.strides[0]))
-        f.fail_if(f.emit(f"icmp uge i64 {place}, {room}"))
-        behind = f.emit(f"add i64 {place}, 1")
-        most = f.load(_INT, count)
-        f.store(_INT, f.select(f.emit(f"icmp sgt i64 {behind}, {most}"), "i64", behind, most), count)
-    length = Extent(f.load(_INT, count), room)
-    with f.counted(length.register) as i:
+    with f.counted(text(places.shape[0])) as i:  # without a way out of it LLVM makes vectors of this
+        place, most = f.load(_INT, element(f, given, i, places.strides[0])), f.load(_INT, largest)
+        f.store(_INT, f.select(f.emit(f"icmp ugt i64 {place}, {most}"), "i64", place, most), largest)
+    most = f.load(_INT, largest)
+    f.fail_if(f.emit(f"icmp uge i64 {most}, {room}"))  # negative ones, too
+    some = f.emit(f"icmp ne i64 {text(places.shape[0])}, 0")
+    behind = f.select(some, "i64", f.emit(f"add i64 {most}, 1"), "0")
+    count = f.select(f.emit(f"icmp sgt i64 {behind}, {least}"), "i64", behind, str(least))
+    with f.counted(count) as i:
         f.store(_INT, "0", element(f, told, i))  # the bits of 0.0 are those of 0
     with f.counted(text(places.shape[0])) as i:
         target = element(f, told, f.load(_INT, element(f, given, i, places.strides[0])))
@@ -73,7 +74,7 @@ def _bincount(e: Emitter, inputs: Sequence[Any], least: int) -> Array:
         else:
             more = f.load(_FLOAT, element(f, weights.pointer(f), i, weights.strides[0]))
             f.store(_FLOAT, f.emit(f"fadd double {f.load(_FLOAT, target)}, {more}"), target)
-    return replace(out, shape=(length,))
+    return replace(out, shape=(Extent(count, room),))
 
 
 def reduceat(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:

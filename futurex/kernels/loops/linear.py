@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import arrays, elementwise, products, records
+from futurex.kernels.loops import arrays, elementwise, products, records, stacked
 from futurex.kernels.loops.arrays import Array, Size
 from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.reductions import reduced
@@ -45,8 +45,8 @@ def matmul_with_bias(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
-    """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop. Matrices of a stack
-    that are multiplied by the same one are one matrix of all their rows."""
+    """``x @ y`` of arrays: large matrices of single precision by tiles, stacks of small ones by a kernel for these,
+    others by NumPy's loop. Matrices of a stack that are multiplied by the same one are one matrix of all their rows."""
     matrices = len(x.shape) >= len(y.shape) == 2 and x.static and y.static and x.shape[-1] == y.shape[0]
     if matrices and products.fits(math.prod(x.capacity[:-1]), x.capacity[-1], y.capacity[1], dtype):
         if len(x.shape) == 2:
@@ -54,6 +54,9 @@ def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
         *above, inner = x.capacity
         flat = arrays.reshaped(e.function, x if x.contiguous else e.copied(x), (math.prod(above), inner))
         return arrays.reshaped(e.function, products.tiled(e, flat, y), (*above, y.capacity[1]))
+    made = stacked.stacked(e, x, y, dtype)
+    if made is not None:
+        return made
     loop = inner_loop(np.matmul, (dtype, dtype), dtype)
     if loop is None:
         raise Unsupported(f"products of dtype {dtype}")

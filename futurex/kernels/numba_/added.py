@@ -4,7 +4,8 @@ same for extremes (``np.maximum.at``), of which one of two equal ones is the sec
 ``np.add.at`` goes through an array element by element, at 10 to 30 ns each. Here a row is added as vectors. Rows come
 in NumPy's order, so that sums have its bits; each thread has a part of the table, or of what lies in front of the axis,
 and adds there what all places have for it; short rows are one thread's. Places are looked at before the first addition:
-where one is outside, nothing has been written, and NumPy says which.
+where one is outside, nothing has been written, and NumPy says which. Places along several axes (a matrix assembled of
+those of elements, an image's gradient at pixels) are counted together by NumPy first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,10 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
 LEAST_ELEMENTS = 64
-"""Fewer stay with NumPy."""
-_ALL, _PICKED = ("s", None, None, None), ("d", 0)
+"""Fewer stay with NumPy; ..."""
+LEAST_JOINED = 1024
+"""... of those at places along several axes, which NumPy counts together first, in some microseconds."""
+_ALL, _INT = ("s", None, None, None), np.dtype(np.int64)
 _TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u4": "i32", "u8": "i64"}
 _WORDS = {"add": "", "maximum": "gt", "minimum": "lt"}
 """How what is there compares to what comes if it stays; nothing where they are added."""
@@ -38,31 +42,50 @@ wrong guess takes longer than the addition (single doubles: on two threads 5.5 t
 
 
 def claim(node: Node, threads: int) -> Added | None:
-    """The kernel of a ``scatter`` that adds at one array of places, all of the other axes, or of ``ufunc_at`` that does
-    so or keeps extremes; None for another."""
+    """The kernel of a ``scatter`` that adds at one array of places, or at several for axes that are neighbours, all of
+    the other axes, or of ``ufunc_at`` that does so or keeps extremes; None for another."""
     word = _WORDS.get(node.attrs["mode"] if node.op == "scatter" else node.attrs["ufunc"])
-    if not node.is_static or word is None or len(node.inputs) != 3:
+    if not node.is_static or word is None or len(node.inputs) < 3 or not isinstance(node.aval, Aval):
         return None
-    base, value, places = node.inputs
-    pattern = node.attrs["pattern"]
-    others = [entry for entry in pattern if entry != _PICKED]
-    if len(others) != len(pattern) - 1 or any(entry != _ALL for entry in others) or not isinstance(node.aval, Aval):
+    base, value, *places = node.inputs
+    pattern, picked = node.attrs["pattern"], [("d", k) for k in range(len(places))]
+    axis, behind = (pattern.index(picked[0]), len(places)) if picked[0] in pattern else (0, 0)
+    if [*pattern[axis : axis + behind]] != picked or any(x != _ALL for x in pattern[:axis] + pattern[axis + behind :]):
         return None
-    element, kind, axis = _TYPES.get(node.dtype.str[1:]), places.dtype, pattern.index(_PICKED)
+    element = _TYPES.get(node.dtype.str[1:])
     if element is None or not node.dtype.isnative or base.dtype != node.dtype or base is value or base.aval.weak:
         return None
-    if value.aval != Aval((*base.shape[:axis], *places.shape, *base.shape[axis + 1 :]), node.dtype):
+    if any(each.dtype.kind != "i" or not each.dtype.isnative or each.aval.weak for each in places):
         return None
-    if kind.kind != "i" or kind.itemsize not in (4, 8) or not kind.isnative or places.aval.weak:
+    behind += axis
+    spread = np.broadcast_shapes(*(each.shape for each in places))
+    if value.aval != Aval((*base.shape[:axis], *spread, *base.shape[behind:]), node.dtype):
         return None
-    outer, extent, inner = math.prod(base.shape[:axis]), base.shape[axis], math.prod(base.shape[axis + 1 :])
-    if value.size < LEAST_ELEMENTS or not base.size:
+    size = places[0].dtype.itemsize if len(places) == 1 else _INT.itemsize
+    least = LEAST_ELEMENTS if len(places) == 1 else LEAST_JOINED
+    if size not in (4, 8) or value.size < least or not base.size:
         return None
+    outer, inner = math.prod(base.shape[:axis]), math.prod(base.shape[behind:])
+    extents = base.shape[axis:behind]
     blocks = outer > 1 or inner * node.dtype.itemsize <= _SHORT
     relation = word and f"{'fcmp o' if node.dtype.kind == 'f' else f'icmp {_SIGNS[node.dtype.kind]}'}{word}"
-    text = _text(element, node.dtype.itemsize, kind.itemsize, relation, blocks, inner > 1, may_share())
-    shared = outer if blocks else extent
-    return Added(node, min(shared, threads_for(node, threads)), text, (shared, places.size, extent, inner))
+    text = _text(element, node.dtype.itemsize, size, relation, blocks, inner > 1, may_share())
+    shared = outer if blocks else math.prod(extents)
+    geometry = shared, math.prod(spread), math.prod(extents), inner
+    return Added(node, min(shared, threads_for(node, threads)), text, geometry, extents)
+
+
+def _joined(places: Sequence[Any], extents: Sequence[int]) -> Any:
+    """Places along several axes as such along all of them together; None where one is outside."""
+    total: Any = None
+    for each, extent in zip(places, extents, strict=True):
+        low, high = each.min(), each.max()
+        if low < -extent or high >= extent:
+            return None
+        counted = each.astype(_INT, copy=False)
+        counted = np.where(counted < 0, counted + extent, counted) if low < 0 else counted
+        total = counted if total is None else total * extent + counted
+    return np.ascontiguousarray(total)
 
 
 class Added(Written):
@@ -71,22 +94,26 @@ class Added(Written):
     bind = None
     inplace = (0,)
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int], extents: Sequence[int]) -> None:
+        super().__init__(node, threads, text, geometry)
+        self.extents = extents
         read = sum(each.aval.nbytes for each in self.node.inputs)
         self.share = Share.each(self.threads, read)  # all places are read for each ticket
 
-    def __call__(self, out: Any, base: Any, value: Any, places: Any) -> Any:
-        if not self.found(out, base, value, places):
-            return self.interpret(out, base, value, places)
+    def __call__(self, out: Any, base: Any, value: Any, *given: Any) -> Any:
+        if not self.found(out, base, value, *given):
+            return self.interpret(out, base, value, *given)
         into, rows = address_of(out), address_of(value)
         if into < rows + value.nbytes and rows < into + out.nbytes:  # the table is added to itself
-            return self.interpret(out, base, value, places)
+            return self.interpret(out, base, value, *given)
+        places = given[0] if len(given) == 1 else _joined(given, self.extents)
+        if places is None:
+            return self.interpret(out, base, value, *given)
         if out is not base:
             np.copyto(out, base)
         outside = np.zeros(1, np.int64)
         self.run(self.fixed + _addresses(into, rows, address_of(places), address_of(outside)))
-        return self.interpret(out, base, value, places) if outside[0] else out
+        return self.interpret(out, base, value, *given) if outside[0] else out
 
 
 _addresses = struct.Struct("=qqqq").pack
