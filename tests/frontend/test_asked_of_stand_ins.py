@@ -162,3 +162,17 @@ def test_arrays_of_known_texts_and_flat_comparisons_are_staged():
         futurized = fx.futurize(function)
         futurized(np.arange(3.0), "a")
         assert "staged" in str(futurized.explain())
+
+
+def turned(x):
+    return x.mT if hasattr(x, "mT") else x
+
+
+def test_an_attribute_that_raises():
+    """``hasattr`` answers AttributeErrors alone."""
+    f = fx.futurize(turned)
+    for x in (np.ones((2, 3)), np.ones((4, 2, 3)), np.float64(2)):
+        assert np.asarray(f(x)).shape == np.shape(turned(x))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="matrix transpose with ndim < 2 is undefined"):
+            f(np.ones(3))
