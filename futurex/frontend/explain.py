@@ -8,6 +8,7 @@ import numpy as np
 
 from futurex.frontend import layouts
 from futurex.frontend.array import Array
+from futurex.frontend.errors import Signal
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.variants import Variant
 from futurex.runtime.plan import Instruction, Plan
@@ -96,6 +97,14 @@ def _of_parts(instruction: Instruction) -> str | None:
     return f"{instruction.node.op} runs {kernel.contest.text('whole', f'in {kernel.parts} parts at once')}"
 
 
+def _said(error: BaseException) -> str:
+    """What an error says; its kind alone where that would tell values of the run, or the program's own text fails."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except (Exception, Signal):
+        return type(error).__name__
+
+
 def lines_of(variant: Variant) -> list[str]:
     """What was staged, what it depends on, and what was not staged and why."""
     inside = ["what is futurized in it is plain as well, which is faster"] * (
@@ -104,7 +113,7 @@ def lines_of(variant: Variant) -> list[str]:
     if variant.escape is not None:
         return ["runs as plain NumPy:", *variant.escape.explain().splitlines(), *inside]
     if variant.error is not None:
-        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}", *inside]
+        return [f"runs as plain NumPy: tracing raised {_said(variant.error)}", *inside]
     assert variant.graph is not None
     out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
     guards = [guard.name for guard in variant.guards if guard.expected[0] not in ("object", "method")]

@@ -26,6 +26,7 @@ from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
 from futurex.frontend.numbers import has_attribute, number_of
 from futurex.frontend.numpy_api.source import CONSTRUCTED
+from futurex.frontend.numpy_api.ufuncs import refuse_loose
 from futurex.frontend.outside import (
     any_traced,
     asked_for,
@@ -163,6 +164,8 @@ def _round(number: Any, ndigits: Any = None) -> Any:
         raise Escape("round() to a number of digits that depends on data", "plain Python needs it here")
     if not number.is_scalar:
         raise Escape("round() of an array", "it gives an array, or raises", "use np.round")
+    if number._loose and (ndigits is not None or number.dtype.kind in "bc"):
+        refuse_loose("round()")  # Python rounds a decimal fraction, NumPy a multiple of one; of some kinds one raises
     if not number.aval.weak and number.dtype.kind in "bc":
         raise TypeError(f"type numpy.{number.dtype.type.__name__} doesn't define __round__ method")
     if number.aval.weak or ndigits is None:

@@ -70,6 +70,8 @@ def has_attribute(value: Tracer, name: str) -> bool:
     """``hasattr(value, name)`` of a traced array or number: Python's numbers have the attributes of their own type."""
     if not value.aval.weak:
         check_attribute(value, name)
+        if name == "mT" and not value.is_scalar:
+            array_attribute(value, name)  # of vectors NumPy raises, and no AttributeError
         return _has(value.dtype.type if value.is_scalar else np.ndarray, name)
     has = _has(type(value.dtype.type(0).item()), name)
     if value._loose and has != _has(value.dtype.type, name):

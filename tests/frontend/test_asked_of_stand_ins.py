@@ -23,6 +23,14 @@ def one_text_is_asked(x, which):
     return total, names[1] == "b", names[0] == names[1], names[1:] == "b", names == LETTERS
 
 
+def an_element_is_asked(x, which):
+    return np.array(["a", "b", "c"])[1] == which, x
+
+
+def a_part_is_asked(x, which):
+    return np.array(["a", "b", "c"])[1:] == which, x
+
+
 def bytes_are_texts_too(x, which):
     return x * (np.array([b"a", b"b", b"c"]) == which.encode()), np.array([1, 2, "a"]) == "a"
 
@@ -54,6 +62,20 @@ def flat_goes_on_in_rounds(x, which):
     return total
 
 
+def flat_says_where_it_is(x, which):
+    places = x.flat
+    return places.index, places.coords
+
+
+def flat_is_left_in_rounds(x, which):
+    places, total = x.flat, 0.0
+    for k in range(3):
+        for value in places:
+            total += value + k
+            break
+    return total
+
+
 def flat_is_no_key(x, which):
     return {x.flat: 1}
 
@@ -80,6 +102,14 @@ def arrays_are_of_classes(x, which):
     return (x > 0).__class__ in (list, np.ndarray), [value.__class__.__name__ for value in x], which.__class__ is str
 
 
+def arrays_are_described(x, which):
+    return x.__doc__[:20], x
+
+
+def iterators_have_classes(x, which):
+    return zip(x, x, strict=True).__class__.__name__, x
+
+
 def arrays_have_attributes(x, which):
     named = hasattr(x, "__name__"), hasattr(x, "__module__"), hasattr(x, "mro"), hasattr(float(x[0]), "__name__")
     return named, hasattr(x, "is_scalar"), hasattr(x, "sum")
@@ -98,7 +128,9 @@ def arrays_are_documented(x, which):
 
 @pytest.mark.parametrize(
     "function",
-    [texts_are_known, one_text_is_asked, bytes_are_texts_too, flat_is_compared, flat_goes_on, flat_gives_pairs,
+    [texts_are_known, one_text_is_asked, an_element_is_asked, a_part_is_asked, bytes_are_texts_too, flat_is_compared,
+     flat_goes_on, flat_gives_pairs, flat_says_where_it_is, flat_is_left_in_rounds, arrays_are_described,
+     iterators_have_classes,
      flat_goes_on_in_rounds, flat_is_no_key, flat_is_asked, iterators_are_asked, random_numbers_are_asked,
      arrays_have_classes, arrays_are_of_classes, arrays_have_attributes,
      arrays_lack_attributes, arrays_are_documented],
@@ -130,3 +162,17 @@ def test_arrays_of_known_texts_and_flat_comparisons_are_staged():
         futurized = fx.futurize(function)
         futurized(np.arange(3.0), "a")
         assert "staged" in str(futurized.explain())
+
+
+def turned(x):
+    return x.mT if hasattr(x, "mT") else x
+
+
+def test_an_attribute_that_raises():
+    """``hasattr`` answers AttributeErrors alone."""
+    f = fx.futurize(turned)
+    for x in (np.ones((2, 3)), np.ones((4, 2, 3)), np.float64(2)):
+        assert np.asarray(f(x)).shape == np.shape(turned(x))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="matrix transpose with ndim < 2 is undefined"):
+            f(np.ones(3))

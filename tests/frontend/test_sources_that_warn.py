@@ -11,6 +11,7 @@ import futurex as fx
 BODIES = {
     "an escape that there is not": '"a loss \\\\d \\\\m"\n    return x * 2',
     "identity with a literal": "return x * 2 if x.ndim is 1 else x",
+    "a literal that is asked for identity": "return x * 2 if 1 is not None else x",
     "a tuple that is asserted": "assert (x.ndim == 1, 'rows')\n    return x * 2",
 }
 

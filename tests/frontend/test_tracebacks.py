@@ -199,3 +199,29 @@ def test_a_text_with_values_can_be_shown_where_no_run_will_tell_them():
     for call in (f.trace, fx.grad(always_raises), lambda x: fx.lower(always_raises, x)):
         with pytest.raises(ValueError, match=r"a sum of \.\.\. of 3 numbers"):
             call(x)
+
+
+def again(x):
+    try:
+        raise KeyError(x[0])
+    except KeyError as error:
+        raise ValueError(error.args[0]) from error
+
+
+class Unreadable(ValueError):
+    def __str__(self):
+        return f"{self.args[0].nothing:.2f}"
+
+
+def unreadable(x):
+    raise Unreadable(x)
+
+
+@pytest.mark.parametrize("function", [again, unreadable])
+def test_what_a_function_became_is_told_of_errors_without_a_text(function):
+    """Their text would tell values of the run, or is the program's own and fails."""
+    f = fx.futurize(function)
+    for _ in range(2):
+        with pytest.raises(ValueError) as found:
+            f(np.arange(3.0))
+    assert f"tracing raised {found.type.__name__}" in f.explain()

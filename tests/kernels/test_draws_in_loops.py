@@ -115,6 +115,94 @@ def test_parameters_that_numpy_refuses_and_those_that_it_takes(function, at_once
         assert outcome(f, KINDS["PCG64"](), a) == outcome(function, KINDS["PCG64"](), a), a
 
 
+PARAMETERS = {
+    "beta": [lambda rng, a: rng.beta(a, 1.0), lambda rng, a: rng.beta(1.0, a)],
+    "chisquare": [lambda rng, a: rng.chisquare(a)],
+    "exponential": [lambda rng, a: rng.exponential(a)],
+    "gamma": [lambda rng, a: rng.gamma(a), lambda rng, a: rng.gamma(2.0, a)],
+    "gumbel": [lambda rng, a: rng.gumbel(a), lambda rng, a: rng.gumbel(0.5, a)],
+    "laplace": [lambda rng, a: rng.laplace(a), lambda rng, a: rng.laplace(0.5, a)],
+    "logistic": [lambda rng, a: rng.logistic(a), lambda rng, a: rng.logistic(0.5, a)],
+    "lognormal": [lambda rng, a: rng.lognormal(a), lambda rng, a: rng.lognormal(0.5, a)],
+    "normal": [lambda rng, a: rng.normal(a), lambda rng, a: rng.normal(0.5, a)],
+    "poisson": [lambda rng, a: rng.poisson(a)],
+    "standard_gamma": [lambda rng, a: rng.standard_gamma(a)],
+    "uniform": [lambda rng, a: rng.uniform(a), lambda rng, a: rng.uniform(0.5, a), lambda rng, a: rng.uniform(a, 3)],
+    "defaults": [
+        lambda rng, a: a + rng.gumbel() - rng.laplace() * rng.logistic() + rng.lognormal() + rng.poisson()
+        - rng.normal() + rng.exponential() * rng.uniform()
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", PARAMETERS)
+def test_each_parameter_may_be_what_numpy_takes(method, at_once):
+    for draw in PARAMETERS[method]:
+
+        def sums(rng, a, draw=draw):
+            x = 0.0
+            for k in range(ROUNDS):
+                x += draw(rng, a + 0 * k)
+            return x
+
+        f = fx.futurize(sums)
+        assert calls_of_loops(f, [KINDS["PCG64"](), 1.5]) == []
+        for a in (1.5, 9.5e18, 0.0, -0.0, -1.0, -5e-324, np.nan, np.inf, 2):
+            assert outcome(f, KINDS["PCG64"](), a) == outcome(sums, KINDS["PCG64"](), a), a
+
+
+@pytest.mark.parametrize("bounds", [(0, 5), (5, 5), (-7, -3), (-3, 4), (0, 0), (3, -2), (-(2**63), 2**63 - 1)])
+def test_integers_between_bounds(bounds, at_once):
+    def between(rng, low, high):
+        x = 0
+        for _ in range(ROUNDS):
+            x ^= rng.integers(low, high)
+        return x
+
+    f = fx.futurize(between)
+    assert calls_of_loops(f, [KINDS["PCG64"](), -2, 4]) == []
+    assert outcome(f, KINDS["PCG64"](), *bounds) == outcome(between, KINDS["PCG64"](), *bounds)
+
+
+OTHERS = {
+    "dtype": lambda rng, a: rng.random(dtype=np.float32) + rng.integers(200, dtype=np.uint8),
+    "method": lambda rng, a: rng.standard_exponential(method="inv"),
+    "endpoint": lambda rng, a: rng.integers(0, 3, endpoint=True),
+    "order": lambda rng, a: rng.normal(scale=a) + rng.uniform(high=a) + rng.gamma(2.0, scale=a) + rng.beta(b=a, a=2.0),
+    "order of integers": lambda rng, a: rng.integers(high=5, low=2),
+    "without dimensions": lambda rng, a: rng.normal(size=()) + rng.integers(5, size=()) + rng.random(()),
+    "small types": lambda rng, a: rng.normal(np.float32(a)) + rng.poisson(np.float32(a)) + rng.exponential(np.int32(2)),
+    "floats": lambda rng, a: rng.integers(3.0) + rng.integers(np.float64(1), 9),
+    "truths": lambda rng, a: rng.normal(a > 0) + rng.integers(a > 0),
+    "arrays": lambda rng, a: (rng.normal(np.array([a, 2.0])) + rng.poisson([1.0, 3.0]) - rng.integers([2, 9])).sum(),
+    "sizes": lambda rng, a: rng.uniform(0.0, a, (2, 0, 3)).sum() + rng.integers(0, 5, 0).sum() + rng.random(5000).sum(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", OTHERS)
+def test_draws_of_other_kinds(case, at_once):
+    draw = OTHERS[case]
+
+    def sums(rng, a):
+        x = 0.0
+        for _ in range(ROUNDS):
+            x += draw(rng, a) + rng.normal()
+        return x
+
+    f = fx.futurize(sums)
+    for a in (1.5, 0.3, 1.5):
+        assert outcome(f, KINDS["PCG64"](), a) == outcome(sums, KINDS["PCG64"](), a), f.explain()
+
+
+def test_generators_of_several_kinds_draw_in_one_function(at_once):
+    """The code has the address of one generator at a time; calls bring another, and the first one again."""
+    f = fx.futurize(normal)
+    for kind in ("PCG64", "Philox", "PCG64", "MT19937", "Philox", "PCG64"):
+        assert outcome(f, KINDS[kind](), 1.5) == outcome(normal, KINDS[kind](), 1.5)
+
+
 def test_where_numpy_tells_no_addresses(at_once, monkeypatch):
     monkeypatch.setattr(draws, "_address", lambda name: None)
     for function in (floats, counts):

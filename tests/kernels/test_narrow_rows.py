@@ -2,62 +2,25 @@
 
 import numpy as np
 import pytest
+import short_rows
 from compare import agree, bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from short_rows import BACKEND, drawn, p, reduced
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend
 from futurex.kernels.numba_.narrow import FEWEST, LONGEST, Narrow, suits
 from futurex.kernels.numba_.sweep import Sweep
-from futurex.tree import Aval, Graph, apply, param
+from futurex.tree import Graph, apply
 
-BACKEND = NumbaBackend()
 LENGTHS = [2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 24, 31, 33, 47, 50, 62, 63]
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def p(shape, dtype="f4", name=""):
-    return param(Aval(shape, np.dtype(dtype)), name)
-
-
-def reduced(name, x, keepdims=True):
-    dtype = {"dtype": None} if name in ("sum", "prod") else {}
-    return apply(name, x, axis=(1,), keepdims=keepdims, **dtype)
-
-
-def drawn(rng, shape, dtype, zeros=False):
-    """Numbers with ends of the range and what is not a number among them; ``zeros``: and rows of zeros with a sign,
-    which no maximum may meet beside others: NumPy's is the one or the other."""
-    if dtype == "?":
-        return rng.random(shape) < 0.8
-    values = (rng.normal(size=shape) * 3).astype(dtype)
-    if np.dtype(dtype).kind == "f":
-        for special in (np.inf, -np.inf, np.nan, 1e-40):
-            values[rng.random(shape) < 0.003] = special
-        if zeros:
-            values[rng.integers(0, shape[0], shape[0] // 8)] = -0.0
-    return values
-
-
-def known(values):
-    """The same with one NaN for all: which of two comes back is the processor's choice."""
-    return np.where(np.isnan(values), np.array(np.nan, values.dtype), values) if values.dtype.kind == "f" else values
-
-
 def check(graph, inputs, threads=(1, 2)):
     assert suits(Sweep(graph), inputs[0].shape[1])
-    node = apply("fused_reduction", *graph.params, graph=graph)
-    with np.errstate(all="ignore"):
-        expected = [np.asarray(each) for each in graph(*inputs)]
-    for count in threads:
-        kernel = BACKEND.claim(node, count)
-        outs = [np.full(out.shape, 77).astype(out.dtype) for out in graph.outs]
-        kernel.call(tuple(outs) if len(outs) > 1 else outs[0], *inputs)
-        assert kernel.late.interpreted == 0
-        for k, (actual, other) in enumerate(zip(outs, expected, strict=True)):
-            assert bits(known(actual)) == bits(known(other)), (str(graph), count, k, inputs[0].shape)
+    short_rows.check(graph, inputs, threads)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -2,45 +2,25 @@
 
 import numpy as np
 import pytest
+import short_rows
 from compare import bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from short_rows import BACKEND, drawn, p, reduced
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend
 from futurex.kernels.numba_.pairs import Pairs, axis_of, suits
 from futurex.kernels.numba_.sweep import Sweep
-from futurex.tree import Aval, Graph, apply, param
-
-BACKEND = NumbaBackend()
+from futurex.tree import Graph, apply
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def p(shape, dtype="f4", name=""):
-    return param(Aval(shape, np.dtype(dtype)), name)
-
-
-def reduced(name, x, keepdims=True):
-    dtype = {"dtype": None} if name in ("sum", "prod") else {}
-    return apply(name, x, axis=(x.ndim - 1,), keepdims=keepdims, **dtype)
-
-
-def check(graph, rng, threads=(1, 2)):
+def check(graph, rng):
     """By the kernel and by NumPy; gives the axis along which rows lie side by side."""
-    inputs = [rng.normal(size=each.shape).astype(each.dtype) for each in graph.params]
     sweep = Sweep(graph)
     assert suits(sweep, sweep.layout.extents[-1])
-    node = apply("fused_reduction", *graph.params, graph=graph)
-    with np.errstate(all="ignore"):
-        expected = [np.asarray(each) for each in graph(*inputs)]
-    for count in threads:
-        kernel = BACKEND.claim(node, count)
-        outs = [np.full(out.shape, 77).astype(out.dtype) for out in graph.outs]
-        kernel.call(tuple(outs) if len(outs) > 1 else outs[0], *inputs)
-        assert kernel.late.interpreted == 0
-        for actual, other in zip(outs, expected, strict=True):
-            assert bits(actual) == bits(other), (str(graph), count)
+    short_rows.check(graph, [drawn(rng, each.shape, each.dtype.char) for each in graph.params])
     return axis_of(sweep)
 
 
@@ -74,6 +54,31 @@ def test_whole_rows_that_are_long_stay_as_they_lie():
         assert suits(Sweep(Graph([x, mask], [value - reduced("max", value)])), count) is expected
     x, y = p((40, 1, 50), "f8"), p((50, 50), "f8", "y")
     assert suits(Sweep(Graph([x, y], [reduced("sum", x * y)])), 50)
+
+
+def test_axes_around_the_one_side_by_side():
+    """Three others, of different lengths, whose place is told by one number."""
+    rng = np.random.default_rng(2)
+    for shape in ((3, 4, 5, 20, 6), (20, 3, 4, 5, 6), (3, 20, 4, 5, 6)):
+        x = p((shape[0], 1, shape[2], 1, 6), "f8", "x")
+        y, z = p((1, shape[1], 1, shape[3], 6), "f8", "y"), p((shape[0], 1, 1, shape[3], 6), "f8", "z")
+        value = (x - y) * z
+        axis = check(Graph([x, y, z], [reduced("sum", value), value]), rng)
+        assert axis == shape.index(20)
+
+
+def test_what_is_left_to_other_kernels():
+    """Few rows, axes that are all shorter than the rows side by side, and sums over all rows."""
+
+    def taken(side, other, crossed=False):
+        x, y = p((side, 1, 9), "f8"), p((other, 9), "f8", "y")
+        outs = [reduced("sum", x * y)]
+        if crossed:
+            outs.append(apply("free_sum", x * y, axis=(0, 1), keepdims=False))
+        return suits(Sweep(Graph([x, y], outs)), 9)
+
+    assert [taken(*sides) for sides in ((16, 4), (4, 16), (15, 15), (3, 16))] == [True, True, False, False]
+    assert not taken(40, 40, crossed=True)
 
 
 @settings(max_examples=25)

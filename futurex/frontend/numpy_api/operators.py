@@ -34,8 +34,9 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     _tell_apart(ufunc, values)
     if ufunc is np.power:
         return _power(*values)
-    if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
-        check_numbers(np.divmod, list(map(node_of, values)))  # which has an error of its own
+    if ufunc is np.divmod and all(node_of(value).aval.weak or _is_loose(value) for value in values):
+        if not any(map(_is_loose, values)):
+            check_numbers(np.divmod, list(map(node_of, values)))  # which has an error of its own
         return operate(np.floor_divide, *values), operate(np.remainder, *values)
     nodes = [node_of(value) for value in values]
     if ufunc in _ORDERS and any(node.dtype.kind == "c" for node in nodes):
@@ -61,9 +62,13 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     return compute(ufunc, *map(fresh, nodes))
 
 
+def _is_loose(value: Any) -> bool:
+    return isinstance(value, Tracer) and bool(value._loose)
+
+
 def _tell_apart(ufunc: Any, values: Sequence[Any]) -> None:
     """Powers and complex numbers that are Python's in some branch and NumPy's in another follow other rules there."""
-    loose = [isinstance(value, Tracer) and bool(value._loose) for value in values]
+    loose = list(map(_is_loose, values))
     nodes = [node_of(value) for value in values] if any(loose) else []
     if not nodes or not all(each or node.aval.weak for each, node in zip(loose, nodes, strict=True)):
         return

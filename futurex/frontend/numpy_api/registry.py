@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape, mark
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer
+from futurex.tree.pytree import flatten
 
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
@@ -42,6 +44,8 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
     if kwargs.get("device") in (None, "cpu") and kwargs.get("like") is None:
         kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "like")}
     check_type(kwargs.get("dtype"))
+    if function in _TAKE_NUMBERS:
+        refuse_loose(f"numpy.{function.__name__}", (args, kwargs))
     try:
         return handler(*args, **kwargs)
     except TypeError as error:
@@ -49,6 +53,34 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
             why = str(error).replace(f"{handler.__qualname__}()", f"{function.__name__}()")
             raise Escape(f"numpy.{function.__name__} with these options", why) from None
         raise
+
+
+_TAKE_NUMBERS = named(
+    "choose clip histogram histogram_bin_edges histogram2d histogramdd nanpercentile nanquantile percentile quantile "
+    "result_type select"
+)
+"""Functions in which a Python number leaves the type of the result to arrays. So it does in ufuncs, which see to
+numbers that are Python's in some branch themselves."""
+
+
+def refuse_loose(name: str, arguments: Any) -> None:
+    """Raise Escape for a number that is Python's in some branch and NumPy's in another, and with one of them gives the
+    arrays beside it another type."""
+    leaves = [leaf for leaf in flatten(arguments)[0] if isinstance(leaf, Tracer | np.ndarray | np.generic)]
+    loose = [leaf for leaf in leaves if isinstance(leaf, Tracer) and leaf._loose]
+    kinds = {leaf.dtype for leaf in leaves if not isinstance(leaf, Tracer) or not (leaf._loose or leaf.aval.weak)}
+    for each in loose:
+        number = each.dtype.type(0)
+        if any(_typed(kind, number.item()) != _typed(kind, number) for kind in kinds):
+            current().tell()
+            what = f"{name} of a value that is a Python number in some branch and a NumPy scalar in another"
+            remedy = "give it one type before, as with np.float64(0)"
+            raise Escape(what, "the two give results of different types", remedy, site=each._loose)
+
+
+def _typed(dtype: np.dtype[Any], number: Any) -> Any:
+    """The type of both; None for kinds of arrays beside which there are no numbers."""
+    return np.result_type(dtype, number) if dtype.kind in "biufc" else None
 
 
 def check_type(dtype: Any) -> None:

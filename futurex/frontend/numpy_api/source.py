@@ -17,7 +17,7 @@ from numpy._core._multiarray_umath import _array_converter  # type: ignore[impor
 from numpy._core.overrides import ARRAY_FUNCTIONS  # numpy.testing would give them, and load unittest
 from numpy.lib import array_utils
 
-from futurex.frontend.numpy_api.registry import named
+from futurex.frontend.numpy_api.registry import named, refuse_loose
 from futurex.frontend.outside import any_traced
 from futurex.frontend.tracer import SCALARS, Tracer, as_tracer, entered
 
@@ -77,6 +77,7 @@ class Converter:
 
     def __init__(self, *values: Any) -> None:
         self._values = [entered(value) for value in values]
+        refuse_loose("a function of NumPy's", self._values)
         self._is_number = [_is_number(value) for value in self._values]
         self.scalar_input = tuple(
             number or (isinstance(value, Tracer | np.generic) and np.ndim(value) == 0 and _is_scalar(value))

@@ -80,15 +80,26 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
     tracers = [entered(value) for value in inputs]
     nodes = [node_of(value) for value in tracers]
     if _gives_several(name, nodes, attrs):
-        return tuple(_laid_out(fresh(node), tracers, nodes) for node in emit_many(name, *nodes, **attrs))
+        results = tuple(_laid_out(fresh(node), tracers, nodes) for node in emit_many(name, *nodes, **attrs))
+        _loosened(name, results, tracers, nodes, attrs)
+        return results
     result = _laid_out(fresh(emit(name, *nodes, **attrs)), tracers, nodes)
+    _loosened(name, (result,), tracers, nodes, attrs)
+    return result
+
+
+def _loosened(
+    name: str, results: Sequence[Tracer], tracers: Sequence[Any], nodes: Sequence[Node], attrs: dict[str, Any]
+) -> None:
+    """Of numbers that are Python's in some branch and NumPy's in another: so is the result, or what differs shows."""
     loose = [isinstance(value, Tracer) and value._loose for value in tracers]
-    if builtins.any(loose):
-        avals = tuple(
-            Aval(node.shape, node.dtype, weak=node.aval.weak or bool(flag))
-            for node, flag in zip(nodes, loose, strict=True)
-        )
-        other = record(name).infer(avals, (None,) * len(nodes), attrs)
+    if not builtins.any(loose):
+        return
+    avals = tuple(
+        Aval(node.shape, node.dtype, weak=node.aval.weak or bool(flag)) for node, flag in zip(nodes, loose, strict=True)
+    )
+    inferred = record(name).infer(avals, (None,) * len(nodes), attrs)
+    for result, other in zip(results, inferred if isinstance(inferred, tuple) else (inferred,), strict=True):
         assert isinstance(other, Aval)
         if other.dtype != result.dtype:
             current().tell()
@@ -101,7 +112,6 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
         if other.weak and _raises_in_python(name, nodes):
             refuse_loose(name)
         result._loose = next(flag for flag in loose if flag) if other.weak else False
-    return result
 
 
 def refuse_loose(name: str) -> NoReturn:

@@ -162,7 +162,9 @@ def _functions(
         return _of_text(text, filename, apart, hook)
 
 
-_WARNED_ABOUT = re.compile(r"""\\[^\s\\'"abfnrtvxNuU0-7]|\bis\s+(not\s+)?[-\d'"(\[{]|\bassert\s*\(""")
+_WARNED_ABOUT = re.compile(
+    r"""\\[^\s\\'"abfnrtvxNuU0-7]|\bis\s+(not\s+)?[-\d'"(\[{]|(\b\d[\w.]*|['"])\s+is\s|\bassert\s*\("""
+)
 """What Python may warn about, and has when it compiled the module: escapes that there are not, identity with a literal,
 tuples that are asserted."""
 
