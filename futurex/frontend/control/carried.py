@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from futurex.frontend import facts
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
+from futurex.frontend.control import alone
 from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.either import settled
@@ -78,7 +79,7 @@ def stage_loop(
     where the first round has types of its own, raise an Escape that says so instead of merging types. ``compact``:
     refuse a body with larger arrays than that, or with sizes that only the run knows.
     """
-    objects = Objects(get, set_, tuple(names), own)
+    objects, notes = Objects(get, set_, tuple(names), own), len(current().notes)
     while True:
         try:
             with current().tentative():
@@ -88,8 +89,11 @@ def stage_loop(
         except Escape as escape:
             if escape.site in (FIRST_ROUND, IN_TEST):
                 raise
-            if not objects.forget() and (escape.what != WRITES_SHARED or not objects.renew()):
+            if not objects.forget() and (
+                escape.what != WRITES_SHARED or not (objects.renew() or objects.part())
+            ):
                 raise
+            del current().notes[notes:]  # of rounds that are traced anew
 
 
 def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: int) -> bool:
@@ -107,9 +111,13 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
         entry.grows = grows
         if wide is not None:
             entry.avals = [wide]
+    if objects.parted:
+        alone.begin(objects, before, carried)
     cells = dict(objects.written)
     try:
         for _ in range(FIXPOINT_ROUNDS + sum(entry.steady for entry in carried)):
+            for cell in (cell for entry in carried for cell in alone.storage(entry)):
+                cells.pop(cell, None)  # the name has its own in every round
             with _sharing_for_a_round(bool(objects.rebound)):
                 round_ = _trace_round(test, body, objects, before, carried, cells)
             if round_ is None:
@@ -132,6 +140,9 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note(before)
                 objects.put(after)
+                for k, entry in enumerate(carried):
+                    for cell in alone.storage(entry):
+                        alone.give_up(cell, objects.read_behind(k))
                 return True
     except Unfinished:  # the loop need not run at all
         objects.put(before)
@@ -215,7 +226,7 @@ def _trace_round(
     test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
-    with current().scope() as scope:
+    with current().scope() as scope, ExitStack() as around:
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)
@@ -229,6 +240,7 @@ def _trace_round(
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
             cell.restore(params[-1])
+        around.enter_context(alone.unread(carried))
         numbering = current().numbering
         scope.clock = None if numbering is None else numbering.round()
         token = param(Aval((), np.dtype(bool)), "done")
@@ -290,9 +302,9 @@ def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
         leaf, kind = entry.leaves[k], Kind(entry.arrays[k])
-        aliases = () if isinstance(leaf, Node) else aliases_of(leaf, {})
+        aliases = () if isinstance(leaf, Node) or k in entry.alone else aliases_of(leaf, {})
         leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
-        if kind.is_array:
+        if kind.is_array and k not in entry.alone:
             leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
         if entry.is_counted(k):
             stand_in(leaves[k], params)
@@ -355,9 +367,10 @@ def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     if entry.moves:
         return True
     leaves, _ = flatten(value)
+    apart = alone.settled(entry, leaves, round_.owned)
     cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], round_.owned)]
     found = [cell for cell in cells if cell.entangle(SAME_IN_SOME_BRANCHES)]
-    return all(cell.born >= round_.scope.start for cell in found)
+    return apart and all(cell.born >= round_.scope.start for cell in found)
 
 
 def _settled_name(entry: Carried, value: Any, round_: _Round) -> bool:
@@ -528,6 +541,9 @@ def _after_loop(
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
+        if k in entry.alone:
+            leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), (), name=entry.name)
+            continue
         last = finals[k]._cell if isinstance(finals[k], Tracer) else None
         if last is not None and (last in round_.stand_ins or last.entangled):  # it may be what an earlier round left
             initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places

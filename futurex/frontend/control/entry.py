@@ -48,6 +48,7 @@ class Carried:
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
     behind: Conflict | None = None  # what the name is bound to behind the loop, where that is known to be another one
     stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
+    alone: dict[int, Cell] = field(default_factory=dict)  # arrays of its own alone, and their storage before the loop
     sorts: dict[int, Sorts] = field(default_factory=dict)  # leaves that are one of several things, as the run tells
     turns: bool = False  # a round left surely another one of them than it found
     reason: tuple[str, str] = "", ""  # why they are no one thing
@@ -82,6 +83,7 @@ class Carried:
         self.sorts[k].admit(leaf, but=self.leaves[k])  # what the round was given for that is not what others are given
         self.turns |= type(leaf) is not Either and type(self.leaves[k]) is not Either
         self.avals[k], self.loose[k] = None, False
+        self.alone.pop(k, None)
         return True
 
     def parts(self, value: Any) -> tuple[list[Any], Structure]:
