@@ -17,7 +17,7 @@ from futurex.frontend.control import alone
 from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.either import settled
-from futurex.frontend.control.entry import Carried, at_start, known_after_loop, rebound, stays
+from futurex.frontend.control.entry import Carried, are_readonly, at_start, known_after_loop, rebound, stays
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -301,7 +301,7 @@ def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]
         if entry.flags[k] is not None:
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
-        leaf, kind = entry.leaves[k], Kind(entry.arrays[k])
+        leaf, kind = entry.leaves[k], entry.kind(k)
         aliases = () if isinstance(leaf, Node) or k in entry.alone else aliases_of(leaf, {})
         leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
         if kind.is_array and k not in entry.alone:
@@ -419,8 +419,11 @@ def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
             raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
         entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
         return False
-    if Kind.of(leaf).is_array != entry.arrays[position]:
+    kind = Kind.of(leaf)
+    if kind.is_array != entry.arrays[position]:
         raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
+    if kind.readonly != (position in entry.readonly):
+        raise Escape(f"{entry.name} is read-only in one round and not in another", "one node has one type")
     check_exact(aval, raw(leaf).aval, entry.name)
     wide = common_type(aval, raw(leaf).aval, entry.name)
     loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
@@ -446,6 +449,7 @@ def _becomes_carried(entry: Carried, value: Any) -> bool:
     entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
     entry.arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     entry.loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
+    entry.readonly = are_readonly(leaves)
     return True
 
 
@@ -542,7 +546,7 @@ def _after_loop(
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
         if k in entry.alone:
-            leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), (), name=entry.name)
+            leaves[k] = merged_tracer(node, entry.kind(k), (), name=entry.name)
             continue
         last = finals[k]._cell if isinstance(finals[k], Tracer) else None
         if last is not None and (last in round_.stand_ins or last.entangled):  # it may be what an earlier round left
@@ -553,7 +557,7 @@ def _after_loop(
         if entry.is_counted(k):
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
-        site, kind = None if entry.loose[k] else may_be_collected(aliases), Kind(entry.arrays[k])
+        site, kind = None if entry.loose[k] else may_be_collected(aliases), entry.kind(k)
         leaves[k] = merged_tracer(node, kind, aliases, bound, entry.name, entry.loose[k], site, found)
     for k, avals in entry.avals_of_sorts():
         only = (finals[k],) if runs_once else ()

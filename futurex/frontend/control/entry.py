@@ -41,6 +41,7 @@ class Carried:
     flags: list[Node | None]
     arrays: list[bool]
     loose: list[bool]
+    readonly: set[int] = field(default_factory=set)  # arrays that NumPy lets nobody write into
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
     grows: bool = False  # an array that is meant to have other extents in every round
     whole: bool = False  # a list, dict or tuple that stays the one that it is
@@ -65,6 +66,9 @@ class Carried:
     def is_counted(self, k: int) -> bool:
         """Is it carried which array a leaf is?"""
         return self.arrays[k] and not self.moves and current().numbering is not None
+
+    def kind(self, k: int) -> Kind:
+        return Kind(self.arrays[k], readonly=k in self.readonly)
 
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
@@ -96,7 +100,7 @@ def at_start(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
         return Carried(name, Structure(None), [value], [None], [None], [False], [False], whole=True)
     if dead:
         conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
-        return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
+        return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict=conflict)
     if moves:
         rows, structure = taken_apart(value)
         avals, every = [raw(leaf).aval for leaf in rows], [False] * len(rows)
@@ -110,7 +114,12 @@ def at_start(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
     avals = [raw(leaf).aval if is_numeric(leaf) and not stays(leaf) and not steady else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
-    return Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose, steady=steady)
+    bound, readonly = [bound_flag(leaf) for leaf in leaves], are_readonly(leaves)
+    return Carried(name, structure, leaves, [*avals], bound, arrays, loose, readonly, steady=steady)
+
+
+def are_readonly(leaves: list[Any]) -> set[int]:
+    return {k for k, leaf in enumerate(leaves) if is_numeric(leaf) and Kind.of(leaf).readonly}
 
 
 def rebound(name: str, value: Any, read_behind: tuple[str, str]) -> Carried:
@@ -118,7 +127,7 @@ def rebound(name: str, value: Any, read_behind: tuple[str, str]) -> Carried:
     known = current().loops
     behind = Conflict(f"{name}, as a loop leaves it", "", None, lambda: known.add(read_behind))
     conflict = Conflict(f"{name}, as an earlier round left it", "what it shares its elements with is not known", None)
-    return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict, behind=behind)
+    return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict=conflict, behind=behind)
 
 
 def stays(leaf: Any) -> bool:
