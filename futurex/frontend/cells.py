@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.array import READ_ONLY
@@ -22,11 +23,12 @@ class Cell:
     ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
     ``seen``: the view that NumPy gives where a plan, whose arrays lie in C order, copies.
     ``frozen``: an array that nobody may write to; with an operator in place its name becomes another one's.
+    ``unread``: what refuses whoever looks at it: it was a name's before a loop whose rounds write it and bind it anew.
     """
 
     __slots__ = (
-        "_value", "asked", "born", "entangled", "frozen", "is_array", "origin", "seen", "site", "strides", "which",
-        "written",
+        "_value", "asked", "born", "entangled", "frozen", "is_array", "origin", "seen", "site", "strides", "unread",
+        "which", "written",
     )  # fmt: skip
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
@@ -42,15 +44,20 @@ class Cell:
         self.asked: Strides = None
         self.seen: Any = None
         self.frozen = False
+        self.unread: Callable[[], None] | None = None
 
     @property
     def value(self) -> Node:
+        if self.unread is not None:
+            self.unread()
         return self._value
 
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         from futurex.frontend.trace import current
 
+        if self.unread is not None:
+            self.unread()
         if self.frozen:
             raise TypeError(READ_ONLY)
         if self.entangled:

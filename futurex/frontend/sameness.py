@@ -43,7 +43,7 @@ def _same(left: Any, right: Any) -> Any:
     if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
         if left.is_scalar and right.is_scalar:
             raise _whole("`is` between numbers", "which object a number is only the run knows")
-        if left._cell.entangled or right._cell.entangled:
+        if any(value._cell.entangled or value._cell.unread for value in (left, right)):
             raise _whole("`is` between arrays of branches or lists", "which array each of them is only the run knows")
         if _may_be_one(left, right):
             raise _whole("`is` of an array from outside the function", "which array that is every call may say anew")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ import numpy as np
 from futurex.frontend import facts
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
+from futurex.frontend.control import alone
 from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.either import settled
-from futurex.frontend.control.entry import Carried, at_start, known_after_loop, rebound, stays
+from futurex.frontend.control.entry import Carried, are_readonly, at_start, known_after_loop, rebound, stays
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -79,7 +80,7 @@ def stage_loop(
     where the first round has types of its own, raise an Escape that says so instead of merging types. ``compact``:
     refuse a body with larger arrays than that, or with sizes that only the run knows.
     """
-    objects = Objects(get, set_, tuple(names), own)
+    objects, notes = Objects(get, set_, tuple(names), own), len(current().notes)
     while True:
         try:
             with current().tentative():
@@ -89,8 +90,11 @@ def stage_loop(
         except Escape as escape:
             if escape.site in (FIRST_ROUND, IN_TEST):
                 raise
-            if not objects.forget() and (escape.what != WRITES_SHARED or not objects.renew()):
+            if not objects.forget() and (
+                escape.what != WRITES_SHARED or not (objects.renew() or objects.part())
+            ):
                 raise
+            del current().notes[notes:]  # of rounds that are traced anew
 
 
 def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: int) -> bool:
@@ -108,9 +112,13 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
         entry.grows = grows
         if wide is not None:
             entry.avals = [wide]
+    if objects.parted:
+        alone.begin(objects, before, carried)
     cells = dict(objects.written)
     try:
         for _ in range(FIXPOINT_ROUNDS + sum(entry.steady for entry in carried)):
+            for cell in (cell for entry in carried for cell in alone.storage(entry)):
+                cells.pop(cell, None)  # the name has its own in every round
             with _sharing_for_a_round(bool(objects.rebound)):
                 round_ = _trace_round(test, body, objects, before, carried, cells)
             if round_ is None:
@@ -133,6 +141,9 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note(before)
                 objects.put(after)
+                for k, entry in enumerate(carried):
+                    for cell in alone.storage(entry):
+                        alone.give_up(cell, objects.read_behind(k))
                 return True
     except Unfinished:  # the loop need not run at all
         objects.put(before)
@@ -215,7 +226,7 @@ def _trace_round(
     test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
-    with current().scope() as scope, current().tracing_first_round(None):
+    with current().scope() as scope, current().tracing_first_round(None), ExitStack() as around:
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)
@@ -229,6 +240,7 @@ def _trace_round(
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
             cell.restore(params[-1])
+        around.enter_context(alone.unread(carried))
         numbering = current().numbering
         scope.clock = None if numbering is None else numbering.round()
         token = param(Aval((), np.dtype(bool)), "done")
@@ -289,10 +301,10 @@ def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]
         if entry.flags[k] is not None:
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
-        leaf, kind = entry.leaves[k], Kind(entry.arrays[k])
-        aliases = () if isinstance(leaf, Node) else aliases_of(leaf, {})
+        leaf, kind = entry.leaves[k], entry.kind(k)
+        aliases = () if isinstance(leaf, Node) or k in entry.alone else aliases_of(leaf, {})
         leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
-        if kind.is_array:
+        if kind.is_array and k not in entry.alone:
             leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
         if entry.is_counted(k):
             stand_in(leaves[k], params)
@@ -355,9 +367,10 @@ def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     if entry.moves:
         return True
     leaves, _ = flatten(value)
+    apart = alone.settled(entry, leaves, round_.owned)
     cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], round_.owned)]
     found = [cell for cell in cells if cell.entangle(SAME_IN_SOME_BRANCHES)]
-    return all(cell.born >= round_.scope.start for cell in found)
+    return apart and all(cell.born >= round_.scope.start for cell in found)
 
 
 def _settled_name(entry: Carried, value: Any, round_: _Round) -> bool:
@@ -406,8 +419,11 @@ def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
             raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
         entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
         return False
-    if Kind.of(leaf).is_array != entry.arrays[position]:
+    kind = Kind.of(leaf)
+    if kind.is_array != entry.arrays[position]:
         raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
+    if kind.readonly != (position in entry.readonly):
+        raise Escape(f"{entry.name} is read-only in one round and not in another", "one node has one type")
     check_exact(aval, raw(leaf).aval, entry.name)
     wide = common_type(aval, raw(leaf).aval, entry.name)
     loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
@@ -433,6 +449,7 @@ def _becomes_carried(entry: Carried, value: Any) -> bool:
     entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
     entry.arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     entry.loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
+    entry.readonly = are_readonly(leaves)
     return True
 
 
@@ -528,6 +545,9 @@ def _after_loop(
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
+        if k in entry.alone:
+            leaves[k] = merged_tracer(node, entry.kind(k), (), name=entry.name)
+            continue
         last = finals[k]._cell if isinstance(finals[k], Tracer) else None
         if last is not None and (last in round_.stand_ins or last.entangled):  # it may be what an earlier round left
             initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
@@ -537,7 +557,7 @@ def _after_loop(
         if entry.is_counted(k):
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
-        site, kind = None if entry.loose[k] else may_be_collected(aliases), Kind(entry.arrays[k])
+        site, kind = None if entry.loose[k] else may_be_collected(aliases), entry.kind(k)
         leaves[k] = merged_tracer(node, kind, aliases, bound, entry.name, entry.loose[k], site, found)
     for k, avals in entry.avals_of_sorts():
         only = (finals[k],) if runs_once else ()

@@ -36,6 +36,7 @@ class Objects:
         self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
         self.dead: set[int] = set()  # those that each round binds before it reads them
         self.views: set[int] = set()  # the names that rounds bind to what other names have
+        self.parted = False  # are arrays of names taken to be theirs alone?
         self.rebound: set[int] = set()  # those of which each round means its own alone
         self.written = {cell: cell.value.aval for cell in cells}  # what the last round wrote that did not build a loop
         self._recalled = cells, [*self._objects], self.flags  # what is only thought to change
@@ -121,6 +122,14 @@ class Objects:
         new = told - self.rebound
         self.rebound |= new
         return bool(new)
+
+    def part(self) -> bool:
+        """The same, of names that rounds bind to new arrays: take it that nobody else has what they were before the
+        loop. False if that is so already."""
+        if self.parted or current().numbering is not None:
+            return False
+        self.parted = True
+        return True
 
     def read_behind(self, k: int) -> tuple[str, str]:
         """What a trace is told by somebody who reads a name behind the loop."""
@@ -213,7 +222,7 @@ class Objects:
             return False
         forget(self._body)
         self._objects, self.written, self._wider, self.flags = {}, {}, {}, frozenset()
-        self._recalled, self.views, self.rebound = ([], [], self.flags), set(), set()
+        self._recalled, self.views, self.rebound, self.parted = ([], [], self.flags), set(), set(), False
         return True
 
 

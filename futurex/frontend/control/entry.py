@@ -41,6 +41,7 @@ class Carried:
     flags: list[Node | None]
     arrays: list[bool]
     loose: list[bool]
+    readonly: set[int] = field(default_factory=set)  # arrays that NumPy lets nobody write into
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
     grows: bool = False  # an array that is meant to have other extents in every round
     whole: bool = False  # a list, dict or tuple that stays the one that it is
@@ -48,6 +49,7 @@ class Carried:
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
     behind: Conflict | None = None  # what the name is bound to behind the loop, where that is known to be another one
     stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
+    alone: dict[int, Cell] = field(default_factory=dict)  # arrays of its own alone, and their storage before the loop
     sorts: dict[int, Sorts] = field(default_factory=dict)  # leaves that are one of several things, as the run tells
     turns: bool = False  # a round left surely another one of them than it found
     reason: tuple[str, str] = "", ""  # why they are no one thing
@@ -64,6 +66,9 @@ class Carried:
     def is_counted(self, k: int) -> bool:
         """Is it carried which array a leaf is?"""
         return self.arrays[k] and not self.moves and current().numbering is not None
+
+    def kind(self, k: int) -> Kind:
+        return Kind(self.arrays[k], readonly=k in self.readonly)
 
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
@@ -82,6 +87,7 @@ class Carried:
         self.sorts[k].admit(leaf, but=self.leaves[k])  # what the round was given for that is not what others are given
         self.turns |= type(leaf) is not Either and type(self.leaves[k]) is not Either
         self.avals[k], self.loose[k] = None, False
+        self.alone.pop(k, None)
         return True
 
     def parts(self, value: Any) -> tuple[list[Any], Structure]:
@@ -94,7 +100,7 @@ def at_start(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
         return Carried(name, Structure(None), [value], [None], [None], [False], [False], whole=True)
     if dead:
         conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
-        return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
+        return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict=conflict)
     if moves:
         rows, structure = taken_apart(value)
         avals, every = [raw(leaf).aval for leaf in rows], [False] * len(rows)
@@ -108,7 +114,12 @@ def at_start(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
     avals = [raw(leaf).aval if is_numeric(leaf) and not stays(leaf) and not steady else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
-    return Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose, steady=steady)
+    bound, readonly = [bound_flag(leaf) for leaf in leaves], are_readonly(leaves)
+    return Carried(name, structure, leaves, [*avals], bound, arrays, loose, readonly, steady=steady)
+
+
+def are_readonly(leaves: list[Any]) -> set[int]:
+    return {k for k, leaf in enumerate(leaves) if is_numeric(leaf) and Kind.of(leaf).readonly}
 
 
 def rebound(name: str, value: Any, read_behind: tuple[str, str]) -> Carried:
@@ -116,7 +127,7 @@ def rebound(name: str, value: Any, read_behind: tuple[str, str]) -> Carried:
     known = current().loops
     behind = Conflict(f"{name}, as a loop leaves it", "", None, lambda: known.add(read_behind))
     conflict = Conflict(f"{name}, as an earlier round left it", "what it shares its elements with is not known", None)
-    return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict, behind=behind)
+    return Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict=conflict, behind=behind)
 
 
 def stays(leaf: Any) -> bool:

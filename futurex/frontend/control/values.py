@@ -204,17 +204,18 @@ def kind_of(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Is a value an array or a scalar, and how is the array laid out?"""
+    """Is a value an array or a scalar, how is the array laid out, and does NumPy let nobody write into it?"""
 
     is_array: bool
     strides: Strides = None
+    readonly: bool = False
 
     @classmethod
     def of(cls, value: Any) -> Kind:
         value = entered(value)
         if not isinstance(value, Tracer) or value.is_scalar:
             return SCALAR
-        return cls(True, value.strides_in_memory)
+        return cls(True, value.strides_in_memory, value._readonly)
 
     @classmethod
     def of_both(cls, a: Any, b: Any, what: str) -> Kind:
@@ -222,7 +223,9 @@ class Kind:
         first, second = cls.of(a), cls.of(b)
         if first.is_array != second.is_array:
             raise Escape(f"{what} is an array in one branch or round and a scalar in another", "one node has one type")
-        return first if first == second else cls(first.is_array)
+        if first.readonly != second.readonly:
+            raise Escape(f"{what} is read-only in one branch or round and not in another", "one node has one type")
+        return first if first == second else cls(first.is_array, readonly=first.readonly)
 
 
 SCALAR = Kind(False)
@@ -246,6 +249,7 @@ def merged_tracer(
     if kind.is_array:
         tracer._cell.is_array = True
         tracer._cell.strides = kind.strides
+        tracer._readonly = kind.readonly
     if aliases:
         tracer._cell.which = which
     for cell in (tracer._cell, *aliases) if aliases else ():

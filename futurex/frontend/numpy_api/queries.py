@@ -50,6 +50,9 @@ def asfortranarray(a: Any, dtype: Any = None) -> Tracer:
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Views of one array are compared by where they lie; other arrays share nothing."""
     x, y = entered(a), entered(b)
+    for each in (x, y):
+        if isinstance(each, Tracer) and each._cell.unread is not None:
+            each._cell.unread()
     if not isinstance(x, Tracer) or not isinstance(y, Tracer) or x._cell is not y._cell or x.is_scalar:
         return False
     if x._dynamic or y._dynamic or x._cell.entangled:
