@@ -42,6 +42,26 @@ def test_any_program(tmp_path_factory, data):
     assert not wrong, f"{text}\n{wrong}"
 
 
+def test_what_branches_merged_before_a_loop_is_not_returned_beside_what_it_may_be():
+    def f(x):
+        a, b = [x[0]], [x[1]]
+        one = a if x[2] > 0 else b
+        best, total = one, 0.0
+        for k in range(20):
+            total = total + one[0] * k
+            if total > 3:
+                best = a
+        return a, one, best, total
+
+    for sign in (1, -1, 1):
+        x = sign * np.array([0.25, -0.5, 1.0])
+        a, one, best, _ = fx.futurize(f)(x)
+        expected = f(x)
+        assert (one is a, best is a, best is one) == tuple(
+            expected[i] is expected[k] for i, k in ((1, 0), (2, 0), (2, 1))
+        )
+
+
 def test_what_other_threads_make_counts_for_no_trace():
     """A trace that has made many nodes tries no more choices and unrolls no more: nodes of others are not its own."""
 

@@ -3,6 +3,7 @@
 import warnings
 
 import container_cases
+import flag_cases
 import numpy as np
 import pytest
 import scalar_cases
@@ -13,7 +14,7 @@ import futurex as fx
 from futurex.frontend.plain import folded
 from futurex.tree.pytree import flatten
 
-CASES = [*view_cases.cases, *container_cases.cases, *scalar_cases.cases]
+CASES = [*view_cases.cases, *flag_cases.cases, *container_cases.cases, *scalar_cases.cases]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -212,9 +213,28 @@ def test_an_ellipsis_parts_index_arrays_even_if_it_stands_for_no_axes(name):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    "function", [view_cases.frozen_alone, view_cases.frozen_beside_the_array, view_cases.frozen_kinds]
-)
+def frozen_alone(x):
+    return np.diagonal(x * 2)
+
+
+def frozen_beside_the_array(x):
+    y = x * 2
+    return {"diagonal": y.diagonal(1), "array": y, "rows": [np.diagonal(y)[1:], np.diagonal(y).copy()]}
+
+
+def frozen_kinds(x):
+    y = x * 2
+    z = np.array(y[0, 0])
+    return np.broadcast_to(y[0], (2, 3)), y.imag, y.real, np.diag(y), y.diagonal() + 1, np.diagonal(x), z.imag, [z.imag]
+
+
+def frozen_in_the_callers(x, d):
+    y = x * 2
+    d["array"], d["diagonal"], d["other"] = y, y.diagonal(), np.diagonal(x * 3)
+    return d["diagonal"]
+
+
+@pytest.mark.parametrize("function", [frozen_alone, frozen_beside_the_array, frozen_kinds])
 @pytest.mark.parametrize("how", ["wait", ""])
 def test_results_are_read_only_where_numpys_are(function, how, monkeypatch):
     monkeypatch.setenv("FUTUREX_COMPILE", how)
@@ -228,7 +248,7 @@ def test_results_are_read_only_where_numpys_are(function, how, monkeypatch):
 
 
 def test_so_are_views_that_the_callers_objects_get():
-    futurized = fx.futurize(view_cases.frozen_in_the_callers)
+    futurized = fx.futurize(frozen_in_the_callers)
     for k in range(5):
         d = {}
         diagonal = futurized(np.arange(9.0).reshape(3, 3) + k, d)
