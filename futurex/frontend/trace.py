@@ -111,7 +111,7 @@ class Trace:
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.first_round: set[int] = set()  # cells of names that were None before one that has types of its own
-        self.found = 0  # tests of which it is taken that they come out so in such a round
+        self.found: set[Node] = set()  # tests of which it is taken how they come out in such a round
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?

@@ -83,6 +83,17 @@ def restarts(x, y):
     return best, least
 
 
+def in_a_loop_in_a_loop(x, y):
+    best, least = None, np.inf
+    for seed in range(8):
+        w = np.full(5, 1.0 * seed)
+        for k in range(20):
+            w, loss = _step(w, x, y)
+            if loss * (1 + (7 * k) % 5) < least:
+                least, best = loss, {"w": w, "seed": seed}
+    return best, least
+
+
 def rows_that_fit(x, y):
     best, most = None, 0
     for k in range(len(x)):
@@ -136,7 +147,7 @@ def a_list_of_layers(x, y):
 
 FUNCTIONS = [
     copies_of_an_array, a_dict_and_early_stopping, the_other_branch, asked_behind_the_loop, a_while_loop, restarts,
-    rows_that_fit, a_grid_of_lists, in_a_branch_of_a_branch, a_list_of_layers,
+    in_a_loop_in_a_loop, rows_that_fit, a_grid_of_lists, in_a_branch_of_a_branch, a_list_of_layers,
 ]  # fmt: skip
 
 
@@ -157,6 +168,7 @@ def test_is_staged(function):
     for scale in (1.0, 0.5, 2.0):
         _assert_same(f(X * scale, Y), function(X * scale, Y))
     assert "staged: " in f.explain(), f.explain()
+    assert f.trace(X, Y).failed == 0
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -211,11 +223,12 @@ def test_a_function_that_finds_nothing_in_some_rounds_is_staged_for_both():
 
 def test_numbers_need_no_such_runs():
     def f(x):
-        found = None
+        found, total = None, 0
         for k in range(len(x)):
+            total = total + x[k]
             if x[k] > 0.5:
                 found = x[k]
-        return 0.0 if found is None else found * 2
+        return total if found is None else found * 2
 
     futurized = fx.futurize(f)
     for x in (X[0], -np.ones(5), X[1]):

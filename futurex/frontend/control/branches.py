@@ -121,7 +121,7 @@ def if_(
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
     found = _something_found(current().nothing_yet(get), before, taken, other, names)
-    if found is not None and current().found < FOUND:
+    if found is not None and len(current().found | {pred}) <= FOUND:
         _let_be(pred, *found)
         return then() if found[0] else orelse()
     try:
@@ -155,7 +155,7 @@ def _let_be(pred: Node, outcome: bool, name: str) -> None:
     """The trace is of runs in which a test comes out so; others are made again as plain NumPy."""
     text = f"{name} is None behind the first round of a loop, and the trace is of runs where it is not"
     current().waits = True
-    current().found += 1
+    current().found.add(pred)
     current().effect("check", pred if outcome else emit("logical_not", pred), failure=Failure(ValueError, (text,)))
 
 
