@@ -88,6 +88,8 @@ def if_(
         return then() if test else orelse()
     site, pred = next_site(), truth(test)
     known = facts.known(pred)
+    if site is not None:
+        site.test = pred
     if site is not None and site.outcome is not None:
         known = site.outcome
         facts.learn(pred, known)
@@ -95,8 +97,6 @@ def if_(
         return then() if known else orelse()
     before = get()
     try:
-        if site is not None and site.forced:
-            raise Escape("branches that cannot be one", "what they leave behind is used where it must be one thing")
         try:
             taken = _trace_branch(then, get, set_, before, (pred, True) if learns else None)
         except Unfinished:
@@ -109,7 +109,7 @@ def if_(
             return then()
     except Escape as escape:
         set_(before)
-        if site is not None and (site.forced or escape.site is IN_BRANCH):
+        if site is not None and escape.site is IN_BRANCH:
             site.fork(pred, escape)
         raise
     if taken.failure or other.failure:

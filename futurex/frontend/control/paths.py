@@ -31,7 +31,6 @@ class Path:
 
     scope: Any
     outcomes: dict[int, bool]
-    forced: frozenset[int] = frozenset()
     is_round: bool = False
     met: int = field(default=0)
     start: int = field(default_factory=next_id)
@@ -39,30 +38,31 @@ class Path:
 
 @dataclass(eq=False)
 class Site:
-    """A choice on a path. ``outcome``: the one to take, if it is given; ``forced``: do not try to merge."""
+    """A choice on a path, and its ``test``. ``outcome``: the one to take, if it is given."""
 
     path: Path
     number: int
+    test: Node | None = None
 
     @property
     def outcome(self) -> bool | None:
         return self.path.outcomes.get(self.number)
 
     @property
-    def forced(self) -> bool:
-        return self.number in self.path.forced
-
-    @property
     def may_fork(self) -> bool:
         """Can what follows it still be traced for each outcome?"""
-        return self.outcome is None and not self.forced and self.path in current().paths
+        return self.outcome is None and self.path in current().paths
 
     def fork(self, test: Node, why: Escape) -> NoReturn:
         """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
+        self.count(test, why)
+        raise _Fork(self, test)
+
+    def count(self, test: Node, why: Escape) -> None:
+        """The body is about to be traced for each outcome: not too often, nor where a call would be made twice."""
         if _needs_effect(test, self.path.start):
             raise Escape(why.what, f"{why.why}; a call that must not be made twice decides", why.do)
         _count_again(why)
-        raise _Fork(self, test)
 
 
 def _count_again(why: Escape) -> None:
@@ -139,7 +139,7 @@ def explored(run: Callable[[], Any], merge: Merge, undo: Callable[[], None]) -> 
 
     ``undo`` takes back what a run that is given up did to names.
     """
-    return _explored(run, merge, undo, {}, frozenset(), False)
+    return _explored(run, merge, undo, {}, False)
 
 
 def explored_round(run: Callable[[], Any], merge: Merge, undo: Callable[[], None]) -> Any:
@@ -147,17 +147,16 @@ def explored_round(run: Callable[[], Any], merge: Merge, undo: Callable[[], None
     trace = current()
     before, trace.forks = trace.forks, 0
     try:
-        return _explored(run, merge, undo, {}, frozenset(), True)
+        return _explored(run, merge, undo, {}, True)
     finally:
         trace.forks = before
 
 
 def _explored(
-    run: Callable[[], Any], merge: Merge, undo: Callable[[], None], outcomes: dict[int, bool], forced: frozenset[int],
-    is_round: bool,
-) -> Any:  # fmt: skip
+    run: Callable[[], Any], merge: Merge, undo: Callable[[], None], outcomes: dict[int, bool], is_round: bool
+) -> Any:
     trace = current()
-    path = Path(trace.scopes[-1] if trace.scopes else None, outcomes, forced, is_round)
+    path = Path(trace.scopes[-1] if trace.scopes else None, outcomes, is_round)
     trace.paths.append(path)
     try:
         with trace.tentative():
@@ -172,20 +171,17 @@ def _explored(
         number, test = fork.site.number, fork.test
     except Escape as escape:
         site = escape.site
-        if not isinstance(site, Site) or site.path is not path or site.number in forced:
+        if not isinstance(site, Site) or site.path is not path or site.test is None:
             raise
-        number, test = site.number, None
-        _count_again(escape)
+        number, test = site.number, site.test
+        site.count(test, escape)
     finally:
         trace.paths.remove(path)
     undo()
     # Choices are counted: another outcome of this one gives those behind it other numbers.
     outcomes = {place: value for place, value in outcomes.items() if place < number}
-    forced = frozenset(place for place in forced if place < number)
-    if test is None:
-        return _explored(run, merge, undo, outcomes, forced | {number}, is_round)
 
     def outcome(value: bool) -> Callable[[], Any]:
-        return lambda: _explored(run, merge, undo, {**outcomes, number: value}, forced, is_round)
+        return lambda: _explored(run, merge, undo, {**outcomes, number: value}, is_round)
 
     return merge(fresh(test), outcome(True), outcome(False))
