@@ -204,6 +204,24 @@ def test_rays_hit_something_or_nothing():
     assert len(f.graph(np.zeros(3), ways, spheres).nodes) < 40
 
 
+def test_bounds_that_are_none_until_something_begins():
+    def events(x):
+        start, total, count = None, 0.0, 0
+        for k in range(len(x)):
+            if x[k] > 0.3:
+                if start is None:
+                    start = k
+            elif start is not None:
+                total += x[start:k].sum()
+                count += 1
+                start = None
+        return total, count
+
+    f = check(events, X)
+    assert len(f.graph(X).nodes) < 30
+    check(events, -X)
+
+
 def test_an_array_written_into_one_element_raises_in_its_branch():
     def f(x, y):
         out = np.zeros(3)

@@ -266,27 +266,43 @@ def is_nothing(value: Either) -> Any:
 
 
 def asks(place: int) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator of static methods: each thing that this argument, or an entry of it if it is a tuple, may be has a
+    """A decorator of static methods: each thing that this argument, or a part of it if it is an index, may be has a
     branch of its own."""
 
     def decorator(method: Callable[..., Any]) -> Any:
         @functools.wraps(method)
         def asking(*args: Any) -> Any:
             given = args[place]
-            if type(given) is tuple:
-                k = next((k for k, each in enumerate(given) if type(each) is Either), None)
-                if k is not None:
-                    parts = given[:k], given[k + 1 :]
-                    return chosen(
-                        given[k], lambda value: asking(*args[:place], (*parts[0], value, *parts[1]), *args[place + 1 :])
-                    )
-            if type(given) is not Either:
+            found = _open_part(given)
+            if found is None:
                 return method(*args)
-            return chosen(given, lambda value: method(*args[:place], value, *args[place + 1 :]))
+            return chosen(
+                found, lambda value: asking(*args[:place], _replaced(given, found, value), *args[place + 1 :])
+            )
 
         return staticmethod(asking)
 
     return decorator
+
+
+def _open_part(index: Any) -> Either | None:
+    """The first part of an index that may be several things."""
+    kind = type(index)
+    if kind is Either:
+        return index  # type: ignore[no-any-return]
+    parts = index if kind is tuple else (index.start, index.stop, index.step) if kind is slice else ()
+    return next((found for part in parts if (found := _open_part(part)) is not None), None)
+
+
+def _replaced(index: Any, part: Either, value: Any) -> Any:
+    """The index with a value in the place of such a part."""
+    if index is part:
+        return value
+    if type(index) is tuple:
+        return tuple(_replaced(each, part, value) for each in index)
+    if type(index) is slice:
+        return slice(*(_replaced(each, part, value) for each in (index.start, index.stop, index.step)))
+    return index
 
 
 def called(call: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
