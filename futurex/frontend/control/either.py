@@ -289,7 +289,7 @@ def _open_part(index: Any) -> Either | None:
     """The first part of an index that may be several things."""
     kind = type(index)
     if kind is Either:
-        return index  # type: ignore[no-any-return]
+        return index
     parts = index if kind is tuple else (index.start, index.stop, index.step) if kind is slice else ()
     return next((found for part in parts if (found := _open_part(part)) is not None), None)
 
