@@ -111,7 +111,6 @@ class Trace:
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.first_round: set[int] = set()  # cells of names that were None before one that has types of its own
-        self.found: set[Node] = set()  # tests of which it is taken how they come out in such a round
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -384,9 +383,13 @@ class Trace:
         n_effects = len(effects)
         failing = (self.scopes[-1] if self.scopes else self).failing
         n_failing, n_generators, frozen = len(failing), len(self.generators), dict(self.frozen)
+        path = self.paths[-1] if self.paths else None
+        counted = (0, 0) if path is None else (path.met, path.found)
         try:
             yield
         except BaseException:
+            if path is not None:  # another trace of the body may not try this, and counts its choices as this one does
+                path.met, path.found = counted
             for cell, value in region.journal.items():
                 cell.restore(value)
             for cell in region.entangled:

@@ -204,6 +204,29 @@ def test_rays_hit_something_or_nothing():
     assert len(f.graph(np.zeros(3), ways, spheres).nodes) < 40
 
 
+def test_choices_are_counted_alike_whatever_was_tried_before():
+    """Two first rounds have types of their own: another trace of the body does not try one again, and its choices have
+    the same numbers."""
+
+    def f(x):
+        a, b, found = 0, np.float32(1), None
+        for k in range(len(x)):
+            found = np.array([x[k], 1.0]) if x[k] > 0 else None
+            b, a = a, a + x[k]
+            if found is not None:
+                a = a + found.sum()
+        out = (a, b) if x[3] > 0.5 else (a * 2, b)
+        if x[4] > 0:
+            return out[0] + 1
+        return out[0]
+
+    futurized, rng = fx.futurize(f), np.random.default_rng(0)
+    for _ in range(40):
+        x = rng.normal(size=24)
+        np.testing.assert_allclose(float(futurized(x)), f(x), rtol=1e-12)
+    assert "staged: " in futurized.explain()
+
+
 def test_bounds_that_are_none_until_something_begins():
     def events(x):
         start, total, count = None, 0.0, 0

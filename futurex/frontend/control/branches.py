@@ -56,7 +56,7 @@ from futurex.tree.node import Node, const
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.source import Source, at, here, raised_at
 
-FOUND = 4  # tests of which a trace takes it that first rounds pass them: all of them must, in every run
+FOUND = 4  # tests of one body of which it is taken that first rounds pass them: all of them must, in every run
 
 
 @dataclass
@@ -121,7 +121,7 @@ def if_(
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
     found = _something_found(current().nothing_yet(get), before, taken, other, names)
-    if found is not None and len(current().found | {pred}) <= FOUND:
+    if found is not None and current().paths[-1].found < FOUND:
         _let_be(pred, *found)
         return then() if found[0] else orelse()
     try:
@@ -155,7 +155,7 @@ def _let_be(pred: Node, outcome: bool, name: str) -> None:
     """The trace is of runs in which a test comes out so; others are made again as plain NumPy."""
     text = f"{name} is None behind the first round of a loop, and the trace is of runs where it is not"
     current().waits = True
-    current().found.add(pred)
+    current().paths[-1].found += 1
     current().effect("check", pred if outcome else emit("logical_not", pred), failure=Failure(ValueError, (text,)))
 
 

@@ -26,13 +26,14 @@ NODES = 6_000  # nodes that the traces of a call may make before more of them ar
 
 @dataclass(eq=False)
 class Path:
-    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them. ``is_round``:
-    of a loop's."""
+    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them; how many are
+    taken to come out one way (:func:`~futurex.frontend.control.branches.if_`). ``is_round``: of a loop's."""
 
     scope: Any
     outcomes: dict[int, bool]
     is_round: bool = False
     met: int = field(default=0)
+    found: int = field(default=0)
     start: int = field(default_factory=next_id)
 
 
