@@ -149,11 +149,8 @@ def test_are_loops_of_the_tree(function):
 def test_a_first_round_with_types_of_its_own_may_find_nothing():
     def f(x):
         total = 0
-        for k in range(len(x)):
-            total = total + x[k]
-            found = None
-            if x[k] > 0:
-                found = np.array([x[k], 1.0])
+        for v in x:
+            total, found = total + v, _above_by_name(v)
             if found is not None:
                 total = total + found.sum()
         return total

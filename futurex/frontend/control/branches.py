@@ -86,10 +86,8 @@ def if_(
     test = asked(test)
     if not is_unknown(test):
         return then() if test else orelse()
-    site, pred = next_site(), truth(test)
-    known = facts.known(pred)
-    if site is not None:
-        site.test = pred
+    pred = truth(test)
+    site, known = next_site(pred), facts.known(pred)
     if site is not None and site.outcome is not None:
         known = site.outcome
         facts.learn(pred, known)
@@ -110,14 +108,14 @@ def if_(
     except Escape as escape:
         set_(before)
         if site is not None and escape.site is IN_BRANCH:
-            site.fork(pred, escape)
+            site.fork(escape)
         raise
     if taken.failure or other.failure:
         if current().protected or current().protects_linear:
             inside = Escape("a test on data in front of an exception in a try statement", "its handlers are Python's")
             inside.site = IN_BRANCH
             if site is not None:
-                site.fork(pred, inside)
+                site.fork(inside)
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
     found = _something_found(current().nothing_yet(get), before, taken, other, names)
@@ -129,7 +127,7 @@ def if_(
     except Escape as escape:
         escape.site = IN_BRANCH
         if site is not None and not (site.path.is_round and isinstance(escape, _Growth)):
-            site.fork(pred, escape)
+            site.fork(escape)
         raise
     set_(tuple(merged[:-1]))
     return merged[-1]

@@ -43,7 +43,7 @@ class Site:
 
     path: Path
     number: int
-    test: Node | None = None
+    test: Node
 
     @property
     def outcome(self) -> bool | None:
@@ -54,14 +54,14 @@ class Site:
         """Can what follows it still be traced for each outcome?"""
         return self.outcome is None and self.path in current().paths
 
-    def fork(self, test: Node, why: Escape) -> NoReturn:
+    def fork(self, why: Escape) -> NoReturn:
         """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
-        self.count(test, why)
-        raise _Fork(self, test)
+        self.count(why)
+        raise _Fork(self)
 
-    def count(self, test: Node, why: Escape) -> None:
+    def count(self, why: Escape) -> None:
         """The body is about to be traced for each outcome: not too often, nor where a call would be made twice."""
-        if _needs_effect(test, self.path.start):
+        if _needs_effect(self.test, self.path.start):
             raise Escape(why.what, f"{why.why}; a call that must not be made twice decides", why.do)
         _count_again(why)
 
@@ -102,12 +102,12 @@ def _is_effect(node: Node) -> bool:
 
 
 class _Fork(Signal):
-    def __init__(self, site: Site, test: Node) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__()
-        self.site, self.test = site, test
+        self.site = site
 
 
-def next_site() -> Site | None:
+def next_site(test: Node) -> Site | None:
     """The place of the next choice on the path being traced; None inside a branch or loop that began since."""
     trace = current()
     scope = trace.scopes[-1] if trace.scopes else None
@@ -115,17 +115,17 @@ def next_site() -> Site | None:
         return None
     path = trace.paths[-1]
     path.met += 1
-    return Site(path, path.met)
+    return Site(path, path.met, test)
 
 
 def decided(test: Node, what: str, why: str) -> bool:
     """The outcome of a test that Python itself needs: what follows is traced once for each."""
-    site, reason = next_site(), Escape(what, why)
+    site, reason = next_site(test), Escape(what, why)
     if site is None:
         reason.site = IN_BRANCH
         raise reason
     if site.outcome is None:
-        site.fork(test, reason)
+        site.fork(reason)
     return site.outcome
 
 
@@ -169,13 +169,13 @@ def _explored(
     except _Fork as fork:
         if fork.site.path is not path:
             raise
-        number, test = fork.site.number, fork.test
+        number, test = fork.site.number, fork.site.test
     except Escape as escape:
         site = escape.site
-        if not isinstance(site, Site) or site.path is not path or site.test is None:
+        if not isinstance(site, Site) or site.path is not path:
             raise
         number, test = site.number, site.test
-        site.count(test, escape)
+        site.count(escape)
     finally:
         trace.paths.remove(path)
     undo()
