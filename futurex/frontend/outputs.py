@@ -22,14 +22,14 @@ from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
 from futurex.frontend.standing import METHODS
-from futurex.frontend.trace import current, emit
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, dims_in
-from futurex.tree.node import Node, const, size_node
+from futurex.tree.node import Node, size_node
 from futurex.tree.pytree import flatten
 
 
@@ -92,7 +92,7 @@ class Outputs:
         if type(leaf) is Alternatives:
             return self._alternatives(leaf)
         if isinstance(leaf, Placeholder):
-            leaf.used()
+            return self._nest(leaf.used())
         if type(leaf) is Kept:
             return Output(leaf.kind, leaf.number, value=leaf)
         if type(leaf) is TracedGenerator:
@@ -148,13 +148,9 @@ class Outputs:
 
     def _alternatives(self, leaf: Alternatives) -> Output:
         """One of several nests. Of a run that failed the number is one."""
-        every = leaf.flat()
-        among = {number: self._nest(value) for number, (value, _) in enumerate(every)}
-        node: Node = const(np.int64(len(every) - 1))
-        for number, (_, flag) in reversed([*enumerate(every[:-1])]):
-            node = emit("where", flag, const(np.int64(number)), node)
-        self._outs.append(node)
-        return Output("either", len(self._outs) - 1, aval=node.aval, among=among)
+        among = {number: self._nest(value) for number, value in enumerate(leaf.values)}
+        self._outs.append(number_of(leaf))
+        return Output("either", len(self._outs) - 1, aval=self._outs[-1].aval, among=among)
 
     def _nest(self, value: Any) -> Output:
         leaves, structure = flatten(value)
@@ -228,7 +224,7 @@ def alternatives(result: Any) -> Any:
 def things(leaf: Any) -> Iterator[Any]:
     """What a leaf may be in a run."""
     if type(leaf) is Alternatives:
-        for value, _ in leaf.flat():
+        for value in leaf.values:
             for each in flatten(value)[0]:
                 yield from things(each)
     elif type(leaf) is Either:

@@ -22,6 +22,7 @@ class Placeholder:
 
 def _refuse_use(self: Placeholder, *args: Any) -> NoReturn:
     self.used()
+    raise Escape("a name that is one of several things", "Python's own code asks for one")
 
 
 for _name in (
@@ -34,7 +35,8 @@ class Conflict(Placeholder):
     """What a name is bound to after branches that left values behind which cannot be one.
 
     Whoever uses it learns why, and which choice has to be merged later. ``told``: somebody who is told of a use, so
-    that another trace can have a value there. ``alternatives``: what it is one of, for who needs no one thing.
+    that another trace can have a value there. ``alternatives``: what it is one of; where a branch knows which, and
+    where no one thing is needed, that will do.
     """
 
     __slots__ = ("alternatives", "told", "what", "where", "why")
@@ -45,10 +47,15 @@ class Conflict(Placeholder):
     ) -> None:  # fmt: skip
         self.what, self.why, self.where, self.told, self.alternatives = what, why, site, told, alternatives
 
-    def used(self) -> NoReturn:
+    def used(self) -> Any:
+        """The one that it is, if the branch that is being traced knows which."""
+        from futurex.frontend.control.either import settled
+
         if self.told is not None:
             self.told()
             raise Retrace
+        if (found := settled(self)) is not self and type(found) is not Conflict:
+            return found
         raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
 
 
@@ -72,17 +79,10 @@ class Either(Placeholder):
 
 
 class Alternatives(Placeholder):
-    """Two nests, of which ``flag`` says whether it is the ``first``; each may be such a pair itself."""
+    """One of several nests: tuples of arrays and numbers, an array, None. ``flags`` say which of the ``values`` it is,
+    one for each but the last."""
 
-    __slots__ = ("first", "flag", "second")
+    __slots__ = ("flags", "values")
 
-    def __init__(self, flag: Any, first: Any, second: Any) -> None:
-        self.flag, self.first, self.second = flag, first, second
-
-    def flat(self) -> list[tuple[Any, Any]]:
-        """All nests, each with the flag that says, where none before it is meant, that it is."""
-        from futurex.frontend.control.either import both
-
-        first = self.first.flat() if type(self.first) is Alternatives else [(self.first, True)]
-        second = self.second.flat() if type(self.second) is Alternatives else [(self.second, True)]
-        return [*((value, both(self.flag, flag)) for value, flag in first), *second]
+    def __init__(self, values: tuple[Any, ...], flags: tuple[Any, ...]) -> None:
+        self.values, self.flags = values, flags

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import control
-from futurex.frontend.control.either import chosen, is_nothing
+from futurex.frontend.control.either import chosen, is_nothing, settled
 from futurex.frontend.control.values import is_loose
 from futurex.frontend.errors import Escape
 from futurex.frontend.placeholders import Conflict, Either
@@ -18,10 +18,11 @@ from futurex.frontend.tracer import Tracer, entered
 
 def same(left: Any, right: Any) -> Any:
     """``left is right``."""
-    for value in (left, right):
-        if type(value) is Conflict:
-            value.used()
+    left, right = settled(left), settled(right)
     for one, other in ((left, right), (right, left)):
+        if type(one) is Conflict:
+            nests = one.alternatives
+            return same(one.used(), other) if nests is None or other is not None else is_nothing(nests)
         if type(one) is Either:
             return is_nothing(one) if other is None else chosen(one, functools.partial(same, other))
     return _same(left, right)

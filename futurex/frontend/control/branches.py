@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend import facts
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
-from futurex.frontend.control.either import Sorts, settled
+from futurex.frontend.control.either import MOST, Sorts, flag_of, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
 from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
@@ -176,11 +176,11 @@ def _trace_branch(
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
             failure = *failure_of(error), raised_at(error) or here()
-        state = tuple(map(settled, get()))
+        state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
-        nests = [result] if (pair := _pair(result)) is None else [nest for nest, _ in pair.flat()]
-        values = (*state, *nests, *(entry for _, entries in objects.values() for entry in entries.values()))
+        nests = [nest for value in (*state, result) for nest in _nests(value)]
+        values = (*nests, *(entry for _, entries in objects.values() for entry in entries.values()))
         owned = owned_cells(values, scope.start)
         nodes = values_now(values)
         cells = {cell: cell.value for cell in scope.journal}
@@ -193,9 +193,9 @@ def _trace_branch(
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, rows, failure)
 
 
-def _pair(value: Any) -> Alternatives | None:
-    """The nests that a result is one of."""
-    return value.alternatives if type(value) is Conflict else None
+def _nests(value: Any) -> tuple[Any, ...]:
+    """What a name or result may be."""
+    return value.alternatives.values if type(value) is Conflict and value.alternatives is not None else (value,)
 
 
 def _objects(value: Any) -> list[Any]:
@@ -241,7 +241,7 @@ def _stands_outside(value: Node, start: int) -> bool:
 
 def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> list[Any]:
     """Names, result, cells and objects of two branches as outputs of one ``cond``."""
-    builder = _Outputs(taken, other, site)
+    builder = _Outputs(taken, other, site, {name for name in names if name == RESULT or not is_internal_name(name)})
     plans = []
     for name, a, b in zip(names, (*taken.state, taken.result), (*other.state, other.result), strict=True):
         plans.append(_plan_name(builder, name, a, b))
@@ -288,9 +288,10 @@ def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
 class _Outputs:
     """Pairs of nodes that must agree in type, and Python's objects of which each branch leaves another one."""
 
-    def __init__(self, taken: _Branch, other: _Branch, site: Any) -> None:
+    def __init__(self, taken: _Branch, other: _Branch, site: Any, names: set[str]) -> None:
         self.branches = taken, other
         self.site = site
+        self.names = names  # of which each branch may leave a nest of its own
         self.first: list[Node] = []
         self.second: list[Node] = []
 
@@ -380,32 +381,67 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     except Escape as escape:
         what, why = escape.what, escape.why
     try:
-        made = _plan_alternatives(builder, a, b) if name == RESULT else None
+        made = _plan_alternatives(builder, a, b) if name in builder.names else None
     except Escape:
         made = None
     return lambda outs, pred: Conflict(what, why, builder.site, None, made and made(outs, pred))
 
 
-def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Plan:
-    """How to rebuild what a function returns in either branch, for a caller who takes either."""
-    first, second = _plan_half(builder, a, True), _plan_half(builder, b, False)
-    return lambda outs, pred: Alternatives(pred, first(outs, pred), second(outs, pred))
+def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Callable[[list[Node], Node], Alternatives]:
+    """How to rebuild what is one nest in one branch and another one in the other, with flags that say which it is."""
+    ways: list[tuple[Any, Any]] = [(nest, _ABSENT) for nest in _nests(a)]
+    for nest in _nests(b):
+        alike = (k for k, (one, other) in enumerate(ways) if other is _ABSENT and _may_be_one(one, nest))
+        if (place := next(alike, None)) is None:
+            ways.append((_ABSENT, nest))
+        else:
+            ways[place] = ways[place][0], nest
+    if len(ways) > MOST:
+        raise Escape("a name that may be too many things", "each is a branch of its own")
+    ways.sort(key=lambda way: not any(each is None for each in way))  # of which is asked most: it has its own flag
+    parts = [_plan_way(builder, one, other) for one, other in ways]
+    slots = [builder.add(_flag_in(a, one), _flag_in(b, other), "a flag") for one, other in ways[:-1]]
+    return lambda outs, pred: Alternatives(
+        tuple(part(outs, pred) for part in parts), tuple(outs[slot] for slot in slots)
+    )
 
 
-def _plan_half(builder: _Outputs, value: Any, in_then: bool) -> Plan:
-    """How to rebuild what is there in one branch alone."""
-    if (pair := _pair(value)) is not None:
-        return _plan_half(builder, pair, in_then)
-    if type(value) is Alternatives:
-        flags = (value.flag, const(False)) if in_then else (const(False), value.flag)
-        slot = builder.add(flags[0], flags[1], "a flag")
-        inner = [_plan_half(builder, each, in_then) for each in (value.first, value.second)]
-        return lambda outs, pred: Alternatives(outs[slot], *(part(outs, pred) for part in inner))
-    if any(type(each) is not tuple for each in containers(value)):
-        raise Escape("a list or dict that is returned in one branch only", "it is somebody's")
-    if not all(isinstance(each, (Tracer, np.generic, *PLAIN)) for each in flatten(value)[0]):
-        raise Escape("an object that is returned in one branch only", "it is somebody's")
-    return _plan_half_bound(builder, ALONE, *((value, UNDEF) if in_then else (UNDEF, value)))
+_ABSENT = object()  # in the place of a nest that a branch does not leave
+
+
+def _may_be_one(a: Any, b: Any) -> bool:
+    """Are two nests the same but for the elements of arrays and the values of numbers?"""
+    (leaves_a, tree_a), (leaves_b, tree_b) = flatten(a), flatten(b)
+    return tree_a == tree_b and all(map(_is_alike, leaves_a, leaves_b))
+
+
+def _is_alike(a: Any, b: Any) -> bool:
+    if not (is_numeric(a) and is_numeric(b)):
+        return same_value(a, b)
+    first, second = Kind.of(a), Kind.of(b)
+    return raw(a).aval == raw(b).aval and first.is_array == second.is_array and first.readonly == second.readonly
+
+
+def _flag_in(value: Any, nest: Any) -> Node:
+    """Says whether a branch leaves this one of the nests that it may leave."""
+    if nest is _ABSENT:
+        return const(False)
+    place = next(k for k, each in enumerate(_nests(value)) if each is nest)
+    return flag_of(value.alternatives if type(value) is Conflict else value, place)
+
+
+def _plan_way(builder: _Outputs, a: Any, b: Any) -> Plan:
+    """How to rebuild one of the nests that a name may be, which both branches may leave, or one of them."""
+    for value in (a, b):
+        for each in () if value is _ABSENT else containers(value):
+            if type(each) is not tuple:
+                raise Escape("a list or dict in one branch only", "it is somebody's")
+        for leaf in () if value is _ABSENT else flatten(value)[0]:
+            if not isinstance(leaf, (Tracer, np.generic, *PLAIN)) or bound_flag(leaf) is not None:
+                raise Escape("an object in one branch only", "it is somebody's")
+    if a is _ABSENT or b is _ABSENT:
+        return _plan_half_bound(builder, ALONE, *(UNDEF if each is _ABSENT else each for each in (a, b)))
+    return _plan_value(builder, ALONE, a, b)
 
 
 def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:

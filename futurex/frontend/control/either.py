@@ -21,7 +21,7 @@ from futurex.frontend import facts
 from futurex.frontend.control import paths
 from futurex.frontend.control.values import bound_flag, coerce, is_numeric, raw, same_value, zeros
 from futurex.frontend.errors import Escape, mark
-from futurex.frontend.placeholders import Either
+from futurex.frontend.placeholders import Alternatives, Conflict, Either
 from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
@@ -143,12 +143,14 @@ def _values(value: Any) -> tuple[Any, ...]:
 
 def flag_of(value: Any, place: int) -> Node:
     """Says whether something is the value at this place of those that it may be."""
-    if type(value) is not Either:
+    if not isinstance(value, Either | Alternatives):
         return const(True)
-    if place < len(value.flags):
-        return value.flags[place]
-    others = value.flags[0]
-    for flag in value.flags[1:]:
+    return value.flags[place] if place < len(value.flags) else _none_of(value.flags)
+
+
+def _none_of(flags: Sequence[Any]) -> Node:
+    others = flags[0]
+    for flag in flags[1:]:
         others = read("logical_or", others, flag)
     return read("logical_not", others)  # perhaps behind the branch that the value is of
 
@@ -158,18 +160,29 @@ def flag_of(value: Any, place: int) -> Node:
 
 def settled(value: Any) -> Any:
     """What a value is, as far as the branch knows that it is in."""
+    if type(value) is Conflict and value.alternatives is not None:
+        left = _left(value.alternatives)
+        if len(left[0]) == len(value.alternatives.values):
+            return value
+        return Conflict(value.what, value.why, value.where, None, Alternatives(*left)) if left[1] else left[0][0]
     if type(value) is not Either:
         return value
+    values, flags = _left(value)
+    return Either(values, flags, value.what, value.why) if flags else values[0]
+
+
+def _left(value: Either | Alternatives) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The values and flags of what something may still be, as far as the branch knows."""
     values, flags = list(value.values), list(value.flags)
     for k in reversed(range(len(flags))):
         outcome = facts.known(flags[k])
         if outcome:
-            return values[k]
+            return (values[k],), ()
         if outcome is False:
             del values[k], flags[k]
-    if flags and len(flags) > 1 and facts.known(flag_of(Either((), tuple(flags), "", ""), len(flags))):
-        return values[-1]
-    return Either(tuple(values), tuple(flags), value.what, value.why) if flags else values[0]
+    if len(flags) > 1 and facts.known(_none_of(flags)):
+        return (values[-1],), ()
+    return tuple(values), tuple(flags)
 
 
 def decided(value: Either) -> Any:
@@ -181,17 +194,12 @@ def decided(value: Either) -> Any:
     return entered(found)
 
 
-def number_of(value: Either) -> Node:
+def number_of(value: Either | Alternatives) -> Node:
     """Which of the things it is, as a node."""
     node: Any = const(np.int64(len(value.flags)))
     for k, flag in reversed([*enumerate(value.flags)]):
         node = emit("where", flag, const(np.int64(k)), node)
     return node
-
-
-def both(first: Any, second: Any) -> Any:
-    """A flag that says whether two do, one of which may be True."""
-    return first if second is True else emit("logical_and", first, second)
 
 
 def without_first(value: Either) -> Any:
@@ -257,7 +265,7 @@ def _like(value: Any) -> Any:
     return value.dtype.type(1).item() if value.aval.weak else value.dtype.type(1)
 
 
-def is_nothing(value: Either) -> Any:
+def is_nothing(value: Either | Alternatives) -> Any:
     """``value is None``."""
     for k, each in enumerate(value.values):
         if each is None:

@@ -162,9 +162,10 @@ def _explored(
     try:
         with trace.tentative():
             result = run()
-            for leaf in flatten(result)[0]:
-                if type(leaf) is Conflict and isinstance(leaf.where, Site) and leaf.where.path is path:
-                    leaf.used()
+            if type(result) is not Conflict or result.alternatives is None:
+                for leaf in flatten(result)[0]:
+                    if type(leaf) is Conflict and isinstance(leaf.where, Site) and leaf.where.path is path:
+                        leaf.used()
             return result
     except _Fork as fork:
         if fork.site.path is not path:

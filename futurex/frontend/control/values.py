@@ -12,7 +12,7 @@ import numpy as np
 from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
-from futurex.frontend.placeholders import Either
+from futurex.frontend.placeholders import Conflict, Either
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, current, emit
 from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
 from futurex.frontend.which import UNKNOWN, Which
@@ -65,6 +65,7 @@ def asked(value: Any) -> Any:
         from futurex.frontend.control.either import chosen
 
         return chosen(value, lambda each: truth_of(asked(each)))
+    value = entered(value) if type(value) is Conflict else value
     if isinstance(value, Tracer | np.ndarray | Placeholder) or hasattr(type(value), "__fx_future__"):
         return value
     for name in ("__bool__", "__len__"):

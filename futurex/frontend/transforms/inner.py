@@ -15,7 +15,7 @@ import numpy as np
 from futurex.frontend import calls
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
-from futurex.frontend.control.either import as_one
+from futurex.frontend.control.either import as_one, settled
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import StagingError
 from futurex.frontend.layout import Strides
@@ -147,7 +147,7 @@ def trace_inner(
         _remember(given)
         current().transforms += 1
         try:
-            result = calls.call(function, inner_args, inner_kwargs)
+            result = settled(calls.call(function, inner_args, inner_kwargs))
             out_leaves, out_structure = flatten(result)
         finally:
             current().transforms -= 1
