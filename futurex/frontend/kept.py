@@ -6,14 +6,15 @@ A result is put together anew of its leaves; what must stay one object stands in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of
+from futurex.frontend.placeholders import Conflict
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import containers, leaf, opened, unflatten
+from futurex.tree.pytree import containers, flatten, leaf, opened, unflatten
 
 Path = tuple[Any, ...]
 
@@ -35,8 +36,12 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
     Raises Escape where one would have to be part of both the result and an object of the caller's.
     """
     often = Counter(id(value) for value in containers(result))
-    _refuse_two_owners(often, trace)
-    _refuse_mergers(list(containers(result)), trace)
+    in_some = list(_in_some_runs(result))
+    _refuse_two_owners(often + Counter(map(id, in_some)), trace)
+    _refuse_mergers([*containers(result), *in_some], trace)
+    twice = len({*often, *map(id, in_some)}) < len(often) + len(in_some)
+    if twice or not all(map(trace.is_own, in_some)):
+        raise Escape("a list or dict that is the result in some runs only", "somebody else has it")
     if not often:
         return result, []
     outside = {} if all(trace.is_own(value) for value in containers(result)) else _outside(trace)
@@ -44,6 +49,13 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
         return result, []
     nests: list[Any] = []
     return _Walk(trace.arguments, outside, often, nests).kept(result), nests
+
+
+def _in_some_runs(result: Any) -> Iterator[Any]:
+    """The lists and dicts in what leaves of the result may be."""
+    for each in flatten(result)[0]:
+        for nest in each.alternatives.values if type(each) is Conflict and each.alternatives is not None else ():
+            yield from (value for value in containers(nest) if type(value) is not tuple)
 
 
 class _Walk:

@@ -80,6 +80,8 @@ class Outputs:
             first = len(self._outs)
             self._outs += leaf.columns
             return Output("entries", first, value=leaf.kind, length=leaf.length)
+        if type(leaf) is Conflict and leaf.alternatives is not None:
+            return self._alternatives(leaf.alternatives)
         return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
@@ -89,8 +91,6 @@ class Outputs:
             return self._array(leaf)
         if type(leaf) is Either:
             return self._either(leaf)
-        if type(leaf) is Alternatives:
-            return self._alternatives(leaf)
         if isinstance(leaf, Placeholder):
             return self._nest(leaf.used())
         if type(leaf) is Kept:
@@ -216,15 +216,10 @@ def _is_of_the_call(owner: Any) -> bool:
     return stands or is_container(owner) or current().is_own(owner)
 
 
-def alternatives(result: Any) -> Any:
-    """The result of a call: where branches left nests behind that cannot be one, those that it is one of."""
-    return result.alternatives if type(result) is Conflict and result.alternatives is not None else result
-
-
 def things(leaf: Any) -> Iterator[Any]:
     """What a leaf may be in a run."""
-    if type(leaf) is Alternatives:
-        for value in leaf.values:
+    if type(leaf) is Conflict and leaf.alternatives is not None:
+        for value in leaf.alternatives.values:
             for each in flatten(value)[0]:
                 yield from things(each)
     elif type(leaf) is Either:

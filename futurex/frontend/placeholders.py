@@ -48,14 +48,14 @@ class Conflict(Placeholder):
         self.what, self.why, self.where, self.told, self.alternatives = what, why, site, told, alternatives
 
     def used(self) -> Any:
-        """The one that it is, if the branch that is being traced knows which."""
-        from futurex.frontend.control.either import settled
+        """The one that it is, in the branch or on the path that is being traced."""
+        from futurex.frontend.control.either import one_of
 
         if self.told is not None:
             self.told()
             raise Retrace
-        if (found := settled(self)) is not self and type(found) is not Conflict:
-            return found
+        if self.alternatives is not None:
+            return one_of(self)
         raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
 
 

@@ -110,7 +110,6 @@ class Trace:
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
-        self.first_round: set[int] = set()  # cells of names that were None before one that has types of its own
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -283,21 +282,6 @@ class Trace:
             elif id(each) in self.frozen and not any(each is one for one in among):
                 self.frozen[id(each)] = each, self.frozen[id(each)][1], among
 
-    @contextmanager
-    def tracing_first_round(self, get: Any) -> Iterator[None]:
-        """A round is traced that stands before its loop, since names have types of their own in it: those of which
-        ``get`` tells; of None it is one of a loop, which stands for all."""
-        before, self.first_round = self.first_round, set() if get is None else _nothing(get)
-        try:
-            yield
-        finally:
-            self.first_round = before
-
-    def nothing_yet(self, get: Any) -> set[str]:
-        """The names of which ``get`` tells that were None before such a round. A function that it calls has others."""
-        cells = zip(get.__code__.co_freevars, get.__closure__ or (), strict=True) if self.first_round else ()
-        return {name for name, cell in cells if id(cell) in self.first_round}
-
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""
         return any(flag in region.bound for region in self.regions)
@@ -384,12 +368,12 @@ class Trace:
         failing = (self.scopes[-1] if self.scopes else self).failing
         n_failing, n_generators, frozen = len(failing), len(self.generators), dict(self.frozen)
         path = self.paths[-1] if self.paths else None
-        counted = (0, 0) if path is None else (path.met, path.found)
+        met = 0 if path is None else path.met
         try:
             yield
         except BaseException:
             if path is not None:  # another trace of the body may not try this, and counts its choices as this one does
-                path.met, path.found = counted
+                path.met = met
             for cell, value in region.journal.items():
                 cell.restore(value)
             for cell in region.entangled:
@@ -428,18 +412,6 @@ class Trace:
                 for cell, value in scope.journal.items():
                     cell.restore(value)
                 restore(scope.state | scope.lent)
-
-
-def _nothing(get: Any) -> set[int]:
-    """The cells of names that are None, of those of which a function of the rewriter's tells."""
-    return {id(cell) for cell in get.__closure__ or () if _content(cell) is None}
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not bound yet
-        return cell
 
 
 class _Stack(threading.local):

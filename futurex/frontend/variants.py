@@ -25,7 +25,7 @@ from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.nest_tests import nest_test
 from futurex.frontend.objects import restore
-from futurex.frontend.outputs import Output, Outputs, alternatives, shared_cells, things
+from futurex.frontend.outputs import Output, Outputs, shared_cells, things
 from futurex.frontend.outside import check_state, fingerprint
 from futurex.frontend.reads import NEVER, Alike, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
@@ -473,7 +473,7 @@ def _collect(
         ends = _ENDS & set(generator.gi_code.co_names)
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
             raise Escape("a generator with a finally, with or except that is left early", "its end would not run")
-    result, nests = kept_apart(alternatives(result), trace)
+    result, nests = kept_apart(result, trace)
     changed = changed_objects(trace)
     result_leaves, variant.structure = flatten(gathered(taken_apart(result)))
     parts = [flatten(taken_apart(nest)) for nest in nests]

@@ -1,4 +1,4 @@
-"""``best = None`` before a loop: the trace is of runs whose first round finds something, others are plain NumPy."""
+"""``best = None`` before a loop: rounds carry what it may be, None or an array or nest, and flags that say which."""
 
 import numpy as np
 import pytest
@@ -177,7 +177,7 @@ def test_where_nothing_is_found(function):
         _assert_same(f(X, y), function(X, y))
 
 
-def test_derivatives_are_of_runs_that_find_something():
+def test_derivatives_are_of_what_is_found():
     def loss(w, y):
         best, least = None, np.inf
         for k in range(N):
@@ -191,7 +191,7 @@ def test_derivatives_are_of_runs_that_find_something():
     step = 1e-6
     wanted = [(loss(w + step * e, 1.0) - loss(w - step * e, 1.0)) / (2 * step) for e in np.eye(2)]
     np.testing.assert_allclose(gradient(w, 1.0), wanted, rtol=1e-6)
-    with pytest.raises(ValueError, match="best is None behind the first round"):
+    with pytest.raises(TypeError, match="'NoneType' and 'int'"):
         np.asarray(gradient(w, np.nan))
 
 
@@ -227,8 +227,8 @@ def test_in_rounds_of_a_loop_nothing_may_be_found(scales):
     for x in (X[0], np.zeros(5), X[1]):
         x = np.tile(x, 6)
         np.testing.assert_allclose(float(futurized(x)), f(x), rtol=1e-12)
-    assert ("staged: " in futurized.explain()) is (len(scales) == 3)
-    assert len(scales) > 3 or not futurized.trace(np.tile(X[0], 6)).waits
+    assert "staged: " in futurized.explain(), futurized.explain()
+    assert not futurized.trace(np.tile(X[0], 6)).waits
 
 
 def test_choices_in_every_round_of_a_long_loop_are_given_up_early():

@@ -13,8 +13,9 @@ import numpy as np
 from futurex.frontend import facts
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
-from futurex.frontend.control.either import MOST, Sorts, flag_of, settled
+from futurex.frontend.control.either import MOST, Sorts, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
+from futurex.frontend.control.nests import flag_in, may_be_one, nests_of, refuse_objects
 from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
     UNDEF,
@@ -45,7 +46,6 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
-from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Either
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import current, emit, emit_many
@@ -55,8 +55,6 @@ from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.source import Source, at, here, raised_at
-
-FOUND = 4  # tests of one body of which it is taken that first rounds pass them: all of them must, in every run
 
 
 @dataclass
@@ -118,10 +116,6 @@ def if_(
                 site.fork(inside)
             raise inside
         return _raising_branch(pred, taken, other, then, orelse)
-    found = _something_found(current().nothing_yet(get), before, taken, other, names)
-    if found is not None and current().paths[-1].found < FOUND:
-        _let_be(pred, *found)
-        return then() if found[0] else orelse()
     try:
         merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, RESULT])
     except Escape as escape:
@@ -131,30 +125,6 @@ def if_(
         raise
     set_(tuple(merged[:-1]))
     return merged[-1]
-
-
-def _something_found(
-    nothing: set[str], before: State, taken: _Branch, other: _Branch, names: Sequence[str]
-) -> tuple[bool, str] | None:
-    """Which branch of a first round binds a name to an array or nest that is None so far, and which name: one of those
-    that were ``nothing`` before the loop.
-
-    ``if loss < best_loss: best = w.copy()``: the round that finds something is the first one, but for a NaN.
-    """
-    for name, first, *ends in zip(names, before, taken.state, other.state, strict=True):
-        if name in nothing and first is None and (ends[0] is None) is not (ends[1] is None):
-            leaves, structure = flatten(ends[ends[0] is None])
-            if structure.kind is not None or (isinstance(leaves[0], Tracer) and not leaves[0].is_scalar):
-                return ends[1] is None, name
-    return None
-
-
-def _let_be(pred: Node, outcome: bool, name: str) -> None:
-    """The trace is of runs in which a test comes out so; others are made again as plain NumPy."""
-    text = f"{name} is None behind the first round of a loop, and the trace is of runs where it is not"
-    current().waits = True
-    current().paths[-1].found += 1
-    current().effect("check", pred if outcome else emit("logical_not", pred), failure=Failure(ValueError, (text,)))
 
 
 def _trace_branch(
@@ -179,7 +149,7 @@ def _trace_branch(
         state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
-        nests = [nest for value in (*state, result) for nest in _nests(value)]
+        nests = [nest for value in (*state, result) for nest in nests_of(value)]
         values = (*nests, *(entry for _, entries in objects.values() for entry in entries.values()))
         owned = owned_cells(values, scope.start)
         nodes = values_now(values)
@@ -191,11 +161,6 @@ def _trace_branch(
         rows = {id(each): taken_apart(each) for each in found if isinstance(each, TracedList) and is_usable(each)}
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, rows, failure)
-
-
-def _nests(value: Any) -> tuple[Any, ...]:
-    """What a name or result may be."""
-    return value.alternatives.values if type(value) is Conflict and value.alternatives is not None else (value,)
 
 
 def _objects(value: Any) -> list[Any]:
@@ -389,9 +354,9 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
 
 def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Callable[[list[Node], Node], Alternatives]:
     """How to rebuild what is one nest in one branch and another one in the other, with flags that say which it is."""
-    ways: list[tuple[Any, Any]] = [(nest, _ABSENT) for nest in _nests(a)]
-    for nest in _nests(b):
-        alike = (k for k, (one, other) in enumerate(ways) if other is _ABSENT and _may_be_one(one, nest))
+    ways: list[tuple[Any, Any]] = [(nest, _ABSENT) for nest in nests_of(a)]
+    for nest in nests_of(b):
+        alike = (k for k, (one, other) in enumerate(ways) if other is _ABSENT and may_be_one(one, nest))
         if (place := next(alike, None)) is None:
             ways.append((_ABSENT, nest))
         else:
@@ -409,36 +374,15 @@ def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Callable[[list[Node
 _ABSENT = object()  # in the place of a nest that a branch does not leave
 
 
-def _may_be_one(a: Any, b: Any) -> bool:
-    """Are two nests the same but for the elements of arrays and the values of numbers?"""
-    (leaves_a, tree_a), (leaves_b, tree_b) = flatten(a), flatten(b)
-    return tree_a == tree_b and all(map(_is_alike, leaves_a, leaves_b))
-
-
-def _is_alike(a: Any, b: Any) -> bool:
-    if not (is_numeric(a) and is_numeric(b)):
-        return same_value(a, b)
-    first, second = Kind.of(a), Kind.of(b)
-    return raw(a).aval == raw(b).aval and first.is_array == second.is_array and first.readonly == second.readonly
-
-
 def _flag_in(value: Any, nest: Any) -> Node:
-    """Says whether a branch leaves this one of the nests that it may leave."""
-    if nest is _ABSENT:
-        return const(False)
-    place = next(k for k, each in enumerate(_nests(value)) if each is nest)
-    return flag_of(value.alternatives if type(value) is Conflict else value, place)
+    return const(False) if nest is _ABSENT else flag_in(value, nest)
 
 
 def _plan_way(builder: _Outputs, a: Any, b: Any) -> Plan:
     """How to rebuild one of the nests that a name may be, which both branches may leave, or one of them."""
-    for value in (a, b):
-        for each in () if value is _ABSENT else containers(value):
-            if type(each) is not tuple:
-                raise Escape("a list or dict in one branch only", "it is somebody's")
-        for leaf in () if value is _ABSENT else flatten(value)[0]:
-            if not isinstance(leaf, (Tracer, np.generic, *PLAIN)) or bound_flag(leaf) is not None:
-                raise Escape("an object in one branch only", "it is somebody's")
+    for nest in (a, b):
+        if nest is not _ABSENT:
+            refuse_objects(nest)
     if a is _ABSENT or b is _ABSENT:
         return _plan_half_bound(builder, ALONE, *(UNDEF if each is _ABSENT else each for each in (a, b)))
     return _plan_value(builder, ALONE, a, b)

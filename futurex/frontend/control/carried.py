@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.either import settled
 from futurex.frontend.control.entry import Carried, are_readonly, at_start, known_after_loop, rebound, stays
+from futurex.frontend.control.nests import nests_of
 from futurex.frontend.control.values import (
     UNDEF,
+    Aliases,
     Get,
     Kind,
     Set,
@@ -137,7 +140,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
                 if not objects.is_as_recalled(round_, flags):
                     raise Escape("rounds that change less than another time", "they carry less")
                 objects.remember(carried, cells, flags)
-                _narrow_stand_ins(before, round_)
+                _narrow_stand_ins(carried, before, round_)
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note(before)
                 objects.put(after)
@@ -175,15 +178,17 @@ def _sharing_for_a_round(ends: bool) -> Iterator[None]:
 
 
 def _differ(before: list[Aval | None], entry: Carried) -> bool:
-    pairs = zip(before, entry.avals, strict=False)
+    pairs = () if entry.nests is not None else zip(before, entry.avals, strict=False)
     return any(a is not None and a != b and k not in entry.sorts for k, (a, b) in enumerate(pairs))
 
 
-def _narrow_stand_ins(before: State, round_: _Round) -> None:
+def _narrow_stand_ins(carried: list[Carried], before: State, round_: _Round) -> None:
     """Of the lists, dicts and dataclasses that a name stands for at the start of a round it is known now which they may
     be: those that it had before the loop, and what a round leaves."""
-    for first, start, last in zip(before, round_.start, round_.state, strict=True):
-        if start is not UNDEF:
+    for entry, first, start, last in zip(carried, before, round_.start, round_.state, strict=True):
+        if entry.nests is not None:
+            entry.nests.narrow(start.alternatives, last)
+        elif start is not UNDEF:
             current().freeze_merged(start, [each for each in (first, last) if each is not UNDEF], anew=True)
 
 
@@ -198,7 +203,7 @@ def _is_view(entry: Carried, value: Any, round_: _Round) -> bool:
     """Does a round bind a name to storage that was there before it, or may be?"""
     if value is UNDEF or entry.moves or entry.conflict is not None:
         return False
-    leaves = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tracer)]
+    leaves = [leaf for nest in nests_of(value) for leaf in flatten(nest)[0] if isinstance(leaf, Tracer)]
     cells = (cell for leaf in leaves for cell in aliases_of(leaf, round_.owned))
     return any(cell.entangled or cell.born < round_.scope.start for cell in cells)
 
@@ -221,12 +226,21 @@ class _Round:
     stand_ins: set[Cell]  # the storage that names stand for at the start of a round
     changed: set[int]  # Python's objects that it changes in place
 
+    def node(self, leaf: Any) -> Node:
+        """What a leaf is at its end."""
+        found = self.nodes.get(id(leaf))
+        return raw(leaf) if found is None else found
+
+    def number(self, leaf: Any) -> Which:
+        """Which array a leaf is at its end."""
+        return self.which[id(leaf)]
+
 
 def _trace_round(
     test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
-    with current().scope() as scope, current().tracing_first_round(None), ExitStack() as around:
+    with current().scope() as scope, ExitStack() as around:
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)
@@ -235,7 +249,7 @@ def _trace_round(
         stand_ins = (_stand_in(entry, value, params, held) for entry, value in zip(carried, before, strict=True))
         objects.put(tuple(stand_ins))
         start = objects.get()
-        storage = set(owned_cells(objects.get(), scope.start))
+        storage = set(owned_cells([nest for value in start for nest in nests_of(value)], scope.start))
         for cell, aval in cells.items():
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
@@ -265,9 +279,10 @@ def _trace_round(
         written = {cell: cell.value for cell in scope.journal}
         if new and not again:
             objects.learn(scope.state, new, written)
-        nodes = values_now(after)
-        owned = owned_cells(after, scope.start)
-        numbers = _numbers(after, owned, scope.start)
+        left = [nest for value in after for nest in nests_of(value)]
+        nodes = values_now(left)
+        owned = owned_cells(left, scope.start)
+        numbers = _numbers(left, owned, scope.start)
         current().settle_failing([*nodes.values(), *written.values(), tested])
     objects.put(before)
     if new or again:
@@ -277,7 +292,7 @@ def _trace_round(
     return _Round(scope, params, tested, start, after, written, nodes, numbers, owned, token, effects, storage, changed)
 
 
-def _numbers(state: State, owned: dict[Cell, int], start: int) -> dict[int, Which]:
+def _numbers(state: Sequence[Any], owned: dict[Cell, int], start: int) -> dict[int, Which]:
     """Which arrays a round leaves behind, by the identity of the leaves."""
     leaves = [leaf for value in state if value is not UNDEF for leaf in flatten(value)[0] if is_numeric(leaf)]
     return {} if current().numbering is None else {id(leaf): which(leaf, owned, start) for leaf in leaves}
@@ -288,6 +303,8 @@ def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]
     dicts and dataclasses of all names before the loop."""
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
+    if entry.nests is not None:
+        return Conflict(*entry.reason, FIRST_ROUND, None, entry.nests.stand_in(entry.name, params, held))
     leaves = list(entry.leaves)
     for k in entry.places():
         aval = entry.avals[k]
@@ -326,7 +343,7 @@ def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, ro
             settled = False
     for entry, before, value in zip(carried, initial, round_.state, strict=True):
         if entry.conflict is None:
-            settled &= _settled_or_conflict(entry, value, round_)
+            settled &= _settled_or_conflict(entry, before, value, round_)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
             settled &= _settled_objects(entry, before, value, round_)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
@@ -334,22 +351,30 @@ def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, ro
     return settled
 
 
-def _settled_or_conflict(entry: Carried, value: Any, round_: _Round) -> bool:
+def _settled_or_conflict(entry: Carried, initial: Any, value: Any, round_: _Round) -> bool:
     """Widen what a name carries; where its rounds have nothing in common, nobody may use what another round left."""
     try:
-        if type(value) is Conflict:
-            raise Escape(value.what, value.why)
+        if entry.nests is not None:
+            return not entry.admit(initial, value)
+        for each in () if value is initial else (value, initial):
+            if type(each) is Conflict:
+                raise Escape(each.what, each.why)
         return _settled_name(entry, value, round_)
     except Escape as escape:
-        entry.conflict = Conflict(escape.what, escape.why, FIRST_ROUND)
+        entry.reason = escape.what, escape.why
+    try:
+        if entry.nests is None:
+            return not entry.admit(initial, value)
+    except Escape:
+        pass
+    entry.conflict = Conflict(*entry.reason, FIRST_ROUND)
     return False
 
 
 def _settled_objects(entry: Carried, before: Any, value: Any, round_: _Round) -> bool:
     """Where rounds bind a name to other objects than it was bound to, what it is bound to is put together anew: neither
     that nor what it may be in some round may change in place."""
-    first = [] if before is UNDEF else [*containers(before), *filter(has_state, flatten(before)[0])]
-    last = [*containers(value), *filter(has_state, flatten(value)[0])]
+    first, last = _objects(before), _objects(value)
     if entry.untouched and len(first) == len(last) and all(a is b for a, b in zip(first, last, strict=True)):
         return True
     if any(id(each) in round_.changed for each in (*first, *last)):
@@ -359,6 +384,12 @@ def _settled_objects(entry: Carried, before: Any, value: Any, round_: _Round) ->
     return not current().freeze(each for each in (*first, *last) if id(each) not in round_.scope.born)
 
 
+def _objects(value: Any) -> list[Any]:
+    """Python's objects in what a name may be."""
+    nests = () if value is UNDEF else nests_of(value)
+    return [each for nest in nests for each in (*containers(nest), *filter(has_state, flatten(nest)[0]))]
+
+
 def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     """What a round binds a name to may be other names' storage: then the next round may not write there.
 
@@ -366,9 +397,10 @@ def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     """
     if entry.moves:
         return True
-    leaves, _ = flatten(value)
+    leaves = [leaf for nest in nests_of(value) for leaf in flatten(nest)[0]]
     apart = alone.settled(entry, leaves, round_.owned)
-    cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], round_.owned)]
+    left = leaves if entry.nests is not None else [leaves[k] for k in entry.places()]
+    cells = [cell for leaf in left if is_numeric(leaf) for cell in aliases_of(leaf, round_.owned)]
     found = [cell for cell in cells if cell.entangle(SAME_IN_SOME_BRANCHES)]
     return apart and all(cell.born >= round_.scope.start for cell in found)
 
@@ -463,13 +495,18 @@ def _build_loop(
     for entry, final in zip(carried, round_.state, strict=True):
         if entry.untouched:
             continue
+        if entry.nests is not None:
+            before_it = partial(which, owned={}, start=round_.scope.start)
+            starts += entry.nests.nodes(entry.nests.initial, raw, before_it)
+            outs += entry.nests.nodes(final, round_.node, round_.number)
+            inside |= entry.nests.may_be((entry.nests.initial, before_it), (final, round_.number))
+            continue
         leaves, _ = entry.parts(final)
         for k in entry.places():
             aval, flag = entry.avals[k], entry.flags[k]
             assert aval is not None
             starts.append(coerce(_start(entry.leaves[k]), aval))
-            final_node = round_.nodes.get(id(leaves[k]))
-            outs.append(coerce(raw(leaves[k]) if final_node is None else final_node, aval))
+            outs.append(coerce(round_.node(leaves[k]), aval))
             end = bound_flag(leaves[k])
             if flag is not None:
                 starts.append(flag)
@@ -535,6 +572,19 @@ def _after_loop(
     if entry.untouched:
         behind = entry.conflict if entry.behind is None else entry.behind
         return _same_leaves(original, final) if behind is None else behind
+
+    def others(last: Any) -> Aliases:
+        """The storage of other names that may be what a round has left, or what the name was before the loop."""
+        cell = last._cell if isinstance(last, Tracer) else None
+        if cell is not None and (cell in round_.stand_ins or cell.entangled):  # it may be what an earlier round left
+            initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
+        else:
+            initial = [] if runs_once else _initial_aliases(entry)
+        return (*aliases_of(last, round_.owned), *initial)
+
+    if entry.nests is not None:
+        one_of = entry.nests.behind(final, results, others, inside, runs_once)
+        return settled(Conflict(*entry.reason, FIRST_ROUND, None, one_of))
     finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
@@ -548,12 +598,7 @@ def _after_loop(
         if k in entry.alone:
             leaves[k] = merged_tracer(node, entry.kind(k), (), name=entry.name)
             continue
-        last = finals[k]._cell if isinstance(finals[k], Tracer) else None
-        if last is not None and (last in round_.stand_ins or last.entangled):  # it may be what an earlier round left
-            initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
-        else:
-            initial = [] if runs_once else _initial_aliases(entry)
-        aliases, found = (*aliases_of(finals[k], round_.owned), *initial), UNKNOWN
+        aliases, found = others(finals[k]), UNKNOWN
         if entry.is_counted(k):
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
@@ -563,7 +608,8 @@ def _after_loop(
         only = (finals[k],) if runs_once else ()
         leaves[k] = entry.sorts[k].made([next(results) for _ in avals], *entry.reason, *only)
     value = unflatten(entry.structure, leaves)
-    held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
+    nests = [nest for state in round_.state if state is not UNDEF for nest in nests_of(state)]
+    held = Counter(id(each) for nest in nests for each in containers(nest))
     shared = [id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)]
     if not runs_once or any(shared) or any(id(each) in current().frozen for each in containers(final)):
         current().freeze_merged(value, [final] if runs_once or original is UNDEF else [original, final])
@@ -583,4 +629,6 @@ def _same_leaves(original: Any, final: Any) -> Any:
 def _initial_aliases(entry: Carried) -> list[Cell]:
     """The storage of what a name is bound to before the loop."""
     leaves = [entry.leaves[k] for k in entry.places()]
+    if entry.nests is not None:
+        leaves = [leaf for nest in nests_of(entry.nests.initial) for leaf in flatten(nest)[0] if is_numeric(leaf)]
     return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]

@@ -28,7 +28,7 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
 
 MOST = 4  # things that a name may be
-_FLAG = Aval((), np.dtype(bool), weak=True)
+FLAG = Aval((), np.dtype(bool), weak=True)
 _OPEN = object()  # a number that is not the same in all branches and rounds
 _EXACT = 2**53  # ints up to here are floats
 _DOUBLE = np.dtype(np.float64), np.dtype(np.complex128)
@@ -82,7 +82,7 @@ class Sorts:
     def avals(self) -> list[Aval]:
         """Of what a branch leaves and a round takes: the numbers, and the flags."""
         numbers = [sort.aval for sort in self._sorts if sort.value is _OPEN and sort.aval is not None]
-        return [*numbers, *(_FLAG for _ in self._sorts[1:])]
+        return [*numbers, *(FLAG for _ in self._sorts[1:])]
 
     def nodes(self, value: Any, node_of: Callable[[Any], Node]) -> list[Node]:
         """The same of a value."""
@@ -94,7 +94,7 @@ class Sorts:
             for sort in self._sorts if sort.value is _OPEN and sort.aval is not None
         ]  # fmt: skip
         flags = [
-            coerce(flag_of(value, places[id(sort)]), _FLAG) if id(sort) in places else const(False)
+            coerce(flag_of(value, places[id(sort)]), FLAG) if id(sort) in places else const(False)
             for sort in self._sorts[:-1]
         ]
         return numbers + flags
@@ -162,7 +162,7 @@ def settled(value: Any) -> Any:
     """What a value is, as far as the branch knows that it is in."""
     if type(value) is Conflict and value.alternatives is not None:
         left = _left(value.alternatives)
-        if len(left[0]) == len(value.alternatives.values):
+        if left[1] and len(left[0]) == len(value.alternatives.values):
             return value
         return Conflict(value.what, value.why, value.where, None, Alternatives(*left)) if left[1] else left[0][0]
     if type(value) is not Either:
@@ -190,6 +190,19 @@ def decided(value: Either) -> Any:
     found = settled(value)
     while type(found) is Either:
         facts.learn(found.flags[0], paths.decided(found.flags[0], found.what, found.why))
+        found = settled(found)
+    return entered(found)
+
+
+def one_of(value: Conflict) -> Any:
+    """The one that it is of several nests where Python must know: what follows is traced once for each, from the choice
+    on that left them where that can be."""
+    found = settled(value)
+    if type(found) is Conflict and isinstance(found.where, paths.Site) and found.where.may_fork:
+        raise Escape(value.what, value.why, "give it one type, shape and structure everywhere", site=value.where)
+    while type(found) is Conflict and found.alternatives is not None:
+        test = found.alternatives.flags[0]
+        facts.learn(test, paths.decided(test, found.what, found.why))
         found = settled(found)
     return entered(found)
 

@@ -8,6 +8,7 @@ from typing import Any
 from futurex.frontend.cells import Cell
 from futurex.frontend.control.either import Sorts
 from futurex.frontend.control.moved import taken_apart
+from futurex.frontend.control.nests import Nests
 from futurex.frontend.control.values import (
     UNDEF,
     Kind,
@@ -51,6 +52,7 @@ class Carried:
     stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
     alone: dict[int, Cell] = field(default_factory=dict)  # arrays of its own alone, and their storage before the loop
     sorts: dict[int, Sorts] = field(default_factory=dict)  # leaves that are one of several things, as the run tells
+    nests: Nests | None = None  # what it is one of, as the run tells, instead of one nest
     turns: bool = False  # a round left surely another one of them than it found
     reason: tuple[str, str] = "", ""  # why they are no one thing
 
@@ -61,7 +63,7 @@ class Carried:
 
     @property
     def untouched(self) -> bool:
-        return self.conflict is not None or not (self.sorts or self.places())
+        return self.conflict is not None or not (self.sorts or self.nests or self.places())
 
     def is_counted(self, k: int) -> bool:
         """Is it carried which array a leaf is?"""
@@ -89,6 +91,22 @@ class Carried:
         self.avals[k], self.loose[k] = None, False
         self.alone.pop(k, None)
         return True
+
+    def admit(self, initial: Any, value: Any) -> bool:
+        """The name may be what a round leaves, too, of which it is one of several. True if that is new. Raises Escape.
+        """
+        if self.nests is None:
+            is_one = not (self.unbound or self.whole or self.moves or self.grows or is_internal_name(self.name))
+            if not is_one or any(flag is not None for flag in self.flags):
+                raise Escape(*self.reason)
+            nests = Nests(initial)
+            nests.admit(value)
+            self.nests = nests
+            self.turns |= type(value) is not Conflict and type(initial) is not Conflict
+            self.avals, self.sorts = [None for _ in self.avals], {}
+            self.alone.clear()
+            return True
+        return self.nests.admit(value)
 
     def parts(self, value: Any) -> tuple[list[Any], Structure]:
         """The leaves of what a round leaves behind."""

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Conflict, Tracer, as_number, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
 from futurex.tree.node import made_here
 from futurex.tree.pytree import flatten
@@ -61,8 +61,6 @@ def while_(
             unknown = is_unknown(value)
             set_(before)
         changed = scope.state.keys() - {id(cell) for cell in get.__closure__ or ()}
-        if unknown and rounds:
-            _begin_again_if_found(around.body, before)
         if unknown and (scope.journal or changed):
             _stage_acting_test(goes_on, body, get, set_, names)
             return
@@ -71,7 +69,7 @@ def while_(
             return
         if not goes_on():
             return
-        with around, nullcontext() if rounds or not _finds(around.body) else current().tracing_first_round(get):
+        with around:
             body()
         rounds += 1
         if rounds > UNROLL_CAP:
@@ -90,20 +88,6 @@ def _begin_again_with(body: Any) -> None:
     trace = current()
     if body is not None and body not in trace.loops and trace.may_begin_again and not trace.transforms:
         trace.loops.add(body)
-        raise Retrace
-
-
-def _finds(body: Any) -> bool:
-    """Is the first round of a ``while`` loop one that binds names to something that were None before?"""
-    return ("found", body) in current().loops
-
-
-def _begin_again_if_found(body: Any, state: State) -> None:
-    """Rounds up to here have left names that are several things: the call is traced again, with that in mind."""
-    trace = current()
-    several = any(type(value) is Conflict for value in state)
-    if several and body is not None and not _finds(body) and trace.may_begin_again:
-        trace.loops.add(("found", body))
         raise Retrace
 
 
@@ -138,8 +122,7 @@ def _stage(
             set_(before)
 
     def first() -> None:
-        with current().tracing_first_round(get):
-            body()
+        body()
         _stage(test, body, get, set_, names, own, peeled + 1)
 
     if_(test(), first, lambda: None, get, set_, names)
@@ -307,9 +290,8 @@ class _Loop:
             again = False
             try:
                 with trace.tentative():
-                    with trace.tracing_first_round(self.get):
-                        for k in rounds[:peeled]:
-                            self._round(item(k))
+                    for k in rounds[:peeled]:
+                        self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
                     self._stage_known(rest, rounds[peeled:], item, peeled < PEELED, self._compact(len(rounds)))
                 return True
@@ -399,16 +381,15 @@ class _Loop:
     def unroll(self, values: Iterable[Any], rounds: int = 0, acts: bool = False, length: int = 0) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged; ``length``: how many
         there may be of another."""
-        trace, length = current(), rounds or length
+        length = rounds or length
         first, code = made_here(), getattr(self.body, "__code__", None) if rounds else None
         around = Unrolled(code, rounds, length=length)
-        many = not trace.scopes and math.prod(each.length for each in trace.unrolled) * length > FEW
         for count, value in enumerate(self._rows(values, acts)):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
             if count > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
-            with around, trace.tracing_first_round(self.get) if many else nullcontext():
+            with around:
                 self._round(value)
 
     def stage(

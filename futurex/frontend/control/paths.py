@@ -26,14 +26,13 @@ NODES = 6_000  # nodes that the traces of a call may make before more of them ar
 
 @dataclass(eq=False)
 class Path:
-    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them; how many are
-    taken to come out one way (:func:`~futurex.frontend.control.branches.if_`). ``is_round``: of a loop's."""
+    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them. ``is_round``:
+    of a loop's."""
 
     scope: Any
     outcomes: dict[int, bool]
     is_round: bool = False
     met: int = field(default=0)
-    found: int = field(default=0)
     start: int = field(default_factory=next_id)
 
 
@@ -162,10 +161,10 @@ def _explored(
     try:
         with trace.tentative():
             result = run()
-            if type(result) is not Conflict or result.alternatives is None:
-                for leaf in flatten(result)[0]:
-                    if type(leaf) is Conflict and isinstance(leaf.where, Site) and leaf.where.path is path:
-                        leaf.used()
+            for leaf in flatten(result)[0]:
+                is_one = type(leaf) is Conflict and leaf.alternatives is None
+                if is_one and isinstance(leaf.where, Site) and leaf.where.path is path:
+                    leaf.used()
             return result
     except _Fork as fork:
         if fork.site.path is not path:
