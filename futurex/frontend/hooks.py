@@ -192,6 +192,11 @@ class Runtime:
         return current().remember(container)
 
     @staticmethod
+    def mapping(value: Any) -> Any:
+        """What Python itself takes the entries of: ``**value``."""
+        return entered(value)
+
+    @staticmethod
     def filled(value: Any) -> Any:
         """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the
         truth alone, so that others may be of other types. All else is as it is."""

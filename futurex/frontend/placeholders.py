@@ -13,11 +13,11 @@ class Placeholder:
 
     __slots__ = ()
 
-    def used(self) -> NoReturn:
+    def used(self) -> Any:
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> NoReturn:
-        self.used()
+        _refuse_use(self)
 
 
 def _refuse_use(self: Placeholder, *args: Any) -> NoReturn:

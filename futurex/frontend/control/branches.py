@@ -15,7 +15,7 @@ from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control.either import MOST, Sorts, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
-from futurex.frontend.control.nests import flag_in, may_be_one, nests_of, refuse_objects
+from futurex.frontend.control.nests import all_nests, flag_in, may_be_one, nests_of, refuse_objects
 from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
     UNDEF,
@@ -149,7 +149,7 @@ def _trace_branch(
         state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
-        nests = [nest for value in (*state, result) for nest in nests_of(value)]
+        nests = [nest for value in (*state, result) for nest in all_nests(value)]
         values = (*nests, *(entry for _, entries in objects.values() for entry in entries.values()))
         owned = owned_cells(values, scope.start)
         nodes = values_now(values)
@@ -346,14 +346,15 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     except Escape as escape:
         what, why = escape.what, escape.why
     try:
-        made = _plan_alternatives(builder, a, b) if name in builder.names else None
+        return _plan_alternatives(builder, name, a, b, what, why)
     except Escape:
-        made = None
-    return lambda outs, pred: Conflict(what, why, builder.site, None, made and made(outs, pred))
+        return lambda outs, pred: Conflict(what, why, builder.site)
 
 
-def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Callable[[list[Node], Node], Alternatives]:
+def _plan_alternatives(builder: _Outputs, name: str, a: Any, b: Any, what: str, why: str) -> Plan:
     """How to rebuild what is one nest in one branch and another one in the other, with flags that say which it is."""
+    if name not in builder.names:
+        raise Escape(what, why)
     ways: list[tuple[Any, Any]] = [(nest, _ABSENT) for nest in nests_of(a)]
     for nest in nests_of(b):
         alike = (k for k, (one, other) in enumerate(ways) if other is _ABSENT and may_be_one(one, nest))
@@ -366,9 +367,12 @@ def _plan_alternatives(builder: _Outputs, a: Any, b: Any) -> Callable[[list[Node
     ways.sort(key=lambda way: not any(each is None for each in way))  # of which is asked most: it has its own flag
     parts = [_plan_way(builder, one, other) for one, other in ways]
     slots = [builder.add(_flag_in(a, one), _flag_in(b, other), "a flag") for one, other in ways[:-1]]
-    return lambda outs, pred: Alternatives(
-        tuple(part(outs, pred) for part in parts), tuple(outs[slot] for slot in slots)
-    )
+
+    def made(outs: list[Node], pred: Node) -> Conflict:
+        nests, flags = tuple(part(outs, pred) for part in parts), tuple(outs[slot] for slot in slots)
+        return Conflict(what, why, builder.site, None, Alternatives(nests, flags))
+
+    return made
 
 
 _ABSENT = object()  # in the place of a nest that a branch does not leave
@@ -431,11 +435,14 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     try:
         return _plan_one(builder, name, a, b)
     except Escape as escape:
+        what, why = escape.what, escape.why
         try:
             sorts = Sorts(a, b)
         except Escape:
-            raise escape from None
-        what, why = escape.what, escape.why
+            try:
+                return _plan_alternatives(builder, name, a, b, what, why)
+            except Escape:
+                raise escape from None
     first, second = (sorts.nodes(each, functools.partial(builder.node, branch=k)) for k, each in enumerate((a, b)))
     slots = [builder.add(one, other, name) for one, other in zip(first, second, strict=True)]
     return lambda outs, pred: sorts.made([outs[slot] for slot in slots], what, why)

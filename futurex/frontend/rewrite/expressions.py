@@ -88,7 +88,7 @@ class Expressions(ast.NodeTransformer):
             keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
             return self._expression(fx("call_over", function, over, *rest, keywords=keywords), node)
         args = [self.visit(arg) for arg in node.args]
-        keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        keywords = [ast.keyword(keyword.arg, self._entry(keyword.arg, keyword.value)) for keyword in node.keywords]
         return self._expression(fx("call", function, *args, keywords=keywords), node)
 
     def visit_Starred(self, node: ast.Starred) -> Any:
@@ -134,7 +134,14 @@ class Expressions(ast.NodeTransformer):
         return self._expression(fx("listed", node, ast.Constant(node.lineno), ast.Constant(node.col_offset)), node)
 
     def visit_Dict(self, node: ast.Dict) -> Any:
-        return self._born(node)
+        keys = [key and self.visit(key) for key in node.keys]
+        made = ast.Dict(keys, [self._entry(key, value) for key, value in zip(node.keys, node.values, strict=True)])
+        return self._expression(fx("born", self._expression(made, node)), node)
+
+    def _entry(self, key: Any, value: ast.expr) -> Any:
+        """A value of a dict or call, or, without a key, the dict whose entries it has: ``**value``."""
+        made = self.visit(value)
+        return made if key is not None else self._expression(fx("mapping", made), value)
 
     def visit_Set(self, node: ast.Set) -> Any:
         return self._born(node)
