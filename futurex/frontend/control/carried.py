@@ -5,14 +5,12 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend import facts
 from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control import alone
@@ -21,6 +19,7 @@ from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.either import settled
 from futurex.frontend.control.entry import Carried, are_readonly, at_start, known_after_loop, rebound, stays
 from futurex.frontend.control.nests import nests_of
+from futurex.frontend.control.rounds import FIRST_ROUND, IN_TEST, Round, trace_round
 from futurex.frontend.control.values import (
     UNDEF,
     Aliases,
@@ -39,12 +38,9 @@ from futurex.frontend.control.values import (
     kind_of,
     merged_tracer,
     opened,
-    owned_cells,
     raw,
     same_value,
     same_view,
-    truth,
-    values_now,
     zeros,
 )
 from futurex.frontend.errors import Escape, Unfinished
@@ -53,16 +49,13 @@ from futurex.frontend.placeholders import Either
 from futurex.frontend.sites import may_be_collected
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Scope, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
-from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
-from futurex.frontend.wide import note_wide
+from futurex.frontend.which import UNKNOWN, behind_loop, which
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, const, next_id, param
+from futurex.tree.node import Node, const, next_id
 from futurex.tree.pytree import containers, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
 WRITES_SHARED = f"a write into an array that {SAME_IN_SOME_BRANCHES}"
-FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
-IN_TEST = object()  # the same, if the test stood before the loop and at the end of each round
 
 
 def stage_loop(
@@ -123,7 +116,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
             for cell in (cell for entry in carried for cell in alone.storage(entry)):
                 cells.pop(cell, None)  # the name has its own in every round
             with _sharing_for_a_round(bool(objects.rebound)):
-                round_ = _trace_round(test, body, objects, before, carried, cells)
+                round_ = trace_round(test, body, objects, before, carried, cells)
             if round_ is None:
                 return False
             objects.views.update(k for k, entry in enumerate(carried) if _is_view(entry, round_.state[k], round_))
@@ -182,7 +175,7 @@ def _differ(before: list[Aval | None], entry: Carried) -> bool:
     return any(a is not None and a != b and k not in entry.sorts for k, (a, b) in enumerate(pairs))
 
 
-def _narrow_stand_ins(carried: list[Carried], before: State, round_: _Round) -> None:
+def _narrow_stand_ins(carried: list[Carried], before: State, round_: Round) -> None:
     """Of the lists, dicts and dataclasses that a name stands for at the start of a round it is known now which they may
     be: those that it had before the loop, and what a round leaves."""
     for entry, first, start, last in zip(carried, before, round_.start, round_.state, strict=True):
@@ -192,14 +185,14 @@ def _narrow_stand_ins(carried: list[Carried], before: State, round_: _Round) -> 
             current().freeze_merged(start, [each for each in (first, last) if each is not UNDEF], anew=True)
 
 
-def _unknown_flags(carried: list[Carried], before: State, round_: _Round) -> list[str]:
+def _unknown_flags(carried: list[Carried], before: State, round_: Round) -> list[str]:
     """The flags of the rewriter that are known before the loop, and unknown behind a round."""
     every = zip(carried, before, round_.state, strict=True)
     flags = [(each.name, raw(end)) for each, start, end in every if is_internal_name(each.name) and start is False]
     return [name for name, end in flags if end.op != "const" and end not in round_.params]
 
 
-def _is_view(entry: Carried, value: Any, round_: _Round) -> bool:
+def _is_view(entry: Carried, value: Any, round_: Round) -> bool:
     """Does a round bind a name to storage that was there before it, or may be?"""
     if value is UNDEF or entry.moves or entry.conflict is not None:
         return False
@@ -208,133 +201,7 @@ def _is_view(entry: Carried, value: Any, round_: _Round) -> bool:
     return any(cell.entangled or cell.born < round_.scope.start for cell in cells)
 
 
-@dataclass
-class _Round:
-    """One tracing of test and body."""
-
-    scope: Scope
-    params: list[Node]
-    test: Node
-    start: State
-    state: State
-    cells: dict[Cell, Node]
-    nodes: dict[int, Node]
-    which: dict[int, Which]
-    owned: dict[Cell, int]
-    token: Node
-    effects: list[Node]
-    stand_ins: set[Cell]  # the storage that names stand for at the start of a round
-    changed: set[int]  # Python's objects that it changes in place
-
-    def node(self, leaf: Any) -> Node:
-        """What a leaf is at its end."""
-        found = self.nodes.get(id(leaf))
-        return raw(leaf) if found is None else found
-
-    def number(self, leaf: Any) -> Which:
-        """Which array a leaf is at its end."""
-        return self.which[id(leaf)]
-
-
-def _trace_round(
-    test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
-) -> _Round | None:
-    """One round on stand-ins. None if it changed objects that are not carried yet."""
-    with current().scope() as scope, ExitStack() as around:
-        params: list[Node] = []
-        given = {id(before[k]) for k in objects.moved | objects.dead}
-        objects.give_up(before)
-        scope.lent = objects.held()
-        held = [each for value in before if value is not UNDEF for each in containers(value)]
-        stand_ins = (_stand_in(entry, value, params, held) for entry, value in zip(carried, before, strict=True))
-        objects.put(tuple(stand_ins))
-        start = objects.get()
-        storage = set(owned_cells([nest for value in start for nest in nests_of(value)], scope.start))
-        for cell, aval in cells.items():
-            params.append(param(aval, "array"))
-            scope.journal[cell] = cell.value
-            cell.restore(params[-1])
-        around.enter_context(alone.unread(carried))
-        numbering = current().numbering
-        scope.clock = None if numbering is None else numbering.round()
-        token = param(Aval((), np.dtype(bool)), "done")
-        tested = truth(test())
-        facts.learn(tested, True)
-        if scope.effects:
-            raise Escape(
-                "a check or print in the test of a staged loop", "it would not run after the last round", site=IN_TEST
-            )
-        scope.effects.append(token)  # what a round checks or prints comes after the rounds before
-        try:
-            body()
-        except Escape:
-            raise
-        except Exception as error:
-            what = f"{type(error).__name__} in a staged loop: {error}"
-            raise Escape(what, "it may belong to the trace, not to the run") from error
-        new = objects.found(scope.state, given)
-        after = tuple(map(settled, objects.get()))
-        again = objects.moves(before, after) or objects.binds(before, after)
-        again = again or objects.dies(carried, before, start, after)
-        written = {cell: cell.value for cell in scope.journal}
-        if new and not again:
-            objects.learn(scope.state, new, written)
-        left = [nest for value in after for nest in nests_of(value)]
-        nodes = values_now(left)
-        owned = owned_cells(left, scope.start)
-        numbers = _numbers(left, owned, scope.start)
-        current().settle_failing([*nodes.values(), *written.values(), tested])
-    objects.put(before)
-    if new or again:
-        objects.add({key: value for key, value in new.items() if not again})
-        return None
-    effects, changed = scope.effects[1:], set(scope.state)
-    return _Round(scope, params, tested, start, after, written, nodes, numbers, owned, token, effects, storage, changed)
-
-
-def _numbers(state: Sequence[Any], owned: dict[Cell, int], start: int) -> dict[int, Which]:
-    """Which arrays a round leaves behind, by the identity of the leaves."""
-    leaves = [leaf for value in state if value is not UNDEF for leaf in flatten(value)[0] if is_numeric(leaf)]
-    return {} if current().numbering is None else {id(leaf): which(leaf, owned, start) for leaf in leaves}
-
-
-def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]) -> Any:
-    """What a name is bound to while the body is traced; its inputs are appended to ``params``. ``held``: the lists,
-    dicts and dataclasses of all names before the loop."""
-    if entry.untouched:
-        return original if entry.conflict is None else entry.conflict
-    if entry.nests is not None:
-        return Conflict(*entry.reason, FIRST_ROUND, None, entry.nests.stand_in(entry.name, params, held))
-    leaves = list(entry.leaves)
-    for k in entry.places():
-        aval = entry.avals[k]
-        assert aval is not None
-        params.append(param(aval, entry.name))
-        value, bound = params[-1], None
-        note_wide(value, raw(entry.leaves[k]))
-        if entry.moves:
-            leaves[k] = new_array(value)
-            continue
-        if entry.flags[k] is not None:
-            params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
-            bound = params[-1]
-        leaf, kind = entry.leaves[k], entry.kind(k)
-        aliases = () if isinstance(leaf, Node) or k in entry.alone else aliases_of(leaf, {})
-        leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
-        if kind.is_array and k not in entry.alone:
-            leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
-        if entry.is_counted(k):
-            stand_in(leaves[k], params)
-            entry.stand_ins[k] = leaves[k]._cell
-    for k, avals in entry.avals_of_sorts():
-        params += (param(aval, entry.name) for aval in avals)
-        leaves[k] = entry.sorts[k].made(params[len(params) - len(avals) :], *entry.reason)
-    made = unflatten(entry.structure, leaves)
-    current().freeze(containers(made), among=held)
-    return made
-
-
-def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, round_: _Round) -> bool:
+def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, round_: Round) -> bool:
     """Compare what came out of the body with what went in; widen what is carried where they differ."""
     settled = True
     for cell, value in round_.cells.items():
@@ -351,7 +218,7 @@ def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, ro
     return settled
 
 
-def _settled_or_conflict(entry: Carried, initial: Any, value: Any, round_: _Round) -> bool:
+def _settled_or_conflict(entry: Carried, initial: Any, value: Any, round_: Round) -> bool:
     """Widen what a name carries; where its rounds have nothing in common, nobody may use what another round left."""
     try:
         if entry.nests is not None:
@@ -371,7 +238,7 @@ def _settled_or_conflict(entry: Carried, initial: Any, value: Any, round_: _Roun
     return False
 
 
-def _settled_objects(entry: Carried, before: Any, value: Any, round_: _Round) -> bool:
+def _settled_objects(entry: Carried, before: Any, value: Any, round_: Round) -> bool:
     """Where rounds bind a name to other objects than it was bound to, what it is bound to is put together anew: neither
     that nor what it may be in some round may change in place."""
     first, last = _objects(before), _objects(value)
@@ -390,7 +257,7 @@ def _objects(value: Any) -> list[Any]:
     return [each for nest in nests for each in (*containers(nest), *filter(has_state, flatten(nest)[0]))]
 
 
-def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
+def _settled_aliases(entry: Carried, value: Any, round_: Round) -> bool:
     """What a round binds a name to may be other names' storage: then the next round may not write there.
 
     Storage that the round made is new in every round; the next one has stand-ins for it.
@@ -405,7 +272,7 @@ def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     return apart and all(cell.born >= round_.scope.start for cell in found)
 
 
-def _settled_name(entry: Carried, value: Any, round_: _Round) -> bool:
+def _settled_name(entry: Carried, value: Any, round_: Round) -> bool:
     if entry.unbound:
         return not _becomes_carried(entry, value)
     if entry.whole:
@@ -486,7 +353,7 @@ def _becomes_carried(entry: Carried, value: Any) -> bool:
 
 
 def _build_loop(
-    round_: _Round, carried: list[Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
+    round_: Round, carried: list[Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
 ) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
@@ -562,7 +429,7 @@ def _after_loop(
     original: Any,
     final: Any,
     results: Any,
-    round_: _Round,
+    round_: Round,
     carried: list[Carried],
     inside: dict[Cell, frozenset[Any]],
     runs_once: bool,

@@ -21,8 +21,8 @@ from futurex.tree.pytree import flatten
 from futurex.tree.source import here
 
 if TYPE_CHECKING:
-    from futurex.frontend.control.carried import _Round
     from futurex.frontend.control.entry import Carried
+    from futurex.frontend.control.rounds import Round
 
 
 class Objects:
@@ -209,7 +209,7 @@ class Objects:
             changed.append((value, {k: _open_axes(aval) for k, aval in rows.items()}))
         remember(self._body, [*cells], changed, frozenset(flags))
 
-    def is_as_recalled(self, round_: _Round, flags: Iterable[str]) -> bool:
+    def is_as_recalled(self, round_: Round, flags: Iterable[str]) -> bool:
         """Did a round change all that it was thought to? ``flags``: those that it left unknown."""
         cells, objects, thought = self._recalled
         written = all(cell not in round_.cells or round_.cells[cell] not in round_.params for cell in cells)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from futurex.frontend.control.carried import FIRST_ROUND
 from futurex.frontend.control.growing import Block, Growing, kind_of_row
+from futurex.frontend.control.rounds import FIRST_ROUND
 from futurex.frontend.control.sometimes import Put, Sometimes
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.branches import if_
-from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
+from futurex.frontend.control.carried import stage_loop
 from futurex.frontend.control.choices import and_, not_, round_
 from futurex.frontend.control.collected import LEARNED, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH, Site
 from futurex.frontend.control.positions import Drawn, lose
+from futurex.frontend.control.rounds import FIRST_ROUND, IN_TEST
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
 from futurex.frontend.errors import Escape, Retrace
