@@ -49,6 +49,7 @@ FAMILIES = [
     ),
 ]  # fmt: skip
 NAMES = ("o1", "o2", "o3")
+HOLDER = "class Holder:\n    found = None\n\n\n"
 
 
 class OptionalWriter:
@@ -58,6 +59,7 @@ class OptionalWriter:
         self.draw, self.loops = draw, 0
         self.family = self.one(FAMILIES)
         self.writes, self.unasked = not self.draw(3), not self.draw(7)
+        self.names = (*NAMES, "h.found") if not self.draw(5) else NAMES
 
     def one(self, values):
         return values[self.draw(len(values))]
@@ -80,13 +82,13 @@ class OptionalWriter:
             return [f"a = a + {self.filled(family.array, name)}"]
         if kind == 2 and self.writes:
             return [self.filled(self.one(family.writes), name)]
-        return [f"{self.one(NAMES)} = {self.filled(self.one((*family.new, *family.of_one)), name)}"]
+        return [f"{self.one(self.names)} = {self.filled(self.one((*family.new, *family.of_one)), name)}"]
 
     def block(self, depth):
         return ["    " + line for _ in range(1 + self.draw(2)) for line in self.statement(depth - 1)]
 
     def statement(self, depth):
-        name, other, kind = self.one(NAMES), self.one(NAMES), self.draw(11 if depth else 5)
+        name, other, kind = self.one(self.names), self.one(self.names), self.draw(11 if depth else 5)
         number = self.filled(self.family.number, name)
         if kind == 0:
             return [f"{name} = {self.one(['None', other, self.new()])}"]
@@ -120,13 +122,15 @@ class OptionalWriter:
 
     def program(self, length):
         lines = ["s, t, q = x[0], 1.0, 0.0", "a, b = x[:4] * 1.0, y"]
-        lines += [f"{name} = {self.one(['None', 'None', self.new()])}" for name in NAMES]
+        lines += ["h = Holder()"] * (self.names is not NAMES)
+        lines += [f"{name} = {self.one(['None', 'None', self.new()])}" for name in self.names]
         for _ in range(length):
             lines += self.statement(2)
-        left = [name for name in (*NAMES, "s", "a", "b") if self.draw(2)]
+        left = [name for name in (*self.names, "s", "a", "b") if self.draw(2)]
         first, second = self.one(self.family.returned), self.one(self.family.returned)
         return (
-            "import numpy as np\n\n\ndef inputs(seed):\n    x = np.random.default_rng(seed).uniform(-1, 1, 30)\n"
+            f"import numpy as np\n\n\n{HOLDER}"
+            "def inputs(seed):\n    x = np.random.default_rng(seed).uniform(-1, 1, 30)\n"
             "    x[20:] = -1\n    return x, np.arange(4.0)\n\n\n"
             f"def found(x, c, a, b):\n    if c > 0.1:\n        return {first}\n"
             f"    if c < -0.5:\n        return None\n    return {second}\n\n\n"

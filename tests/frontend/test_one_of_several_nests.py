@@ -117,6 +117,18 @@ def in_an_attribute(x, y):
     return y if best.found is None else best.found
 
 
+def an_attribute_that_rounds_bind(x, y):
+    class Best:
+        pass
+
+    best, k = Best(), 0
+    best.found = {"row": y}
+    while x[k] < 1 and k < 15:
+        best.found = None if x[k] < 0 else {"row": y + k}
+        k += 1
+    return -y if best.found is None else best.found["row"]
+
+
 def unpacked(x, y):
     options = None
     if x[0] > 0:
@@ -167,7 +179,10 @@ def test_walls():
 
 @pytest.mark.parametrize(
     "function",
-    [found_late_or_never, forgotten_again, in_an_attribute, unpacked, returned_beside_others, passed_on],
+    [
+        found_late_or_never, forgotten_again, in_an_attribute, an_attribute_that_rounds_bind, unpacked,
+        returned_beside_others, passed_on,
+    ],
 )  # fmt: skip
 def test_what_is_found(function):
     y = np.arange(3.0)

@@ -67,20 +67,19 @@ class Objects:
     def whole(self) -> list[bool]:
         """Which of them are attributes that hold a list, dict or tuple, and that no round is known to bind to another
         one: what is in it is an object's own state."""
-        attributes = [
-            not is_container(value) and type(entry) in NESTS and (key, k) not in self._bound
-            for key, value in self._objects.items() for k, entry in entries_of(value).items()
-        ]  # fmt: skip
-        return [*(False for _ in self._names), *attributes]
+        entries = [entry for value in self._objects.values() for entry in entries_of(value).values()]
+        return [*(False for _ in self._names), *map(self._is_whole, self._places(), entries)]
+
+    def _places(self) -> list[tuple[int, Any]]:
+        return [(key, k) for key, value in self._objects.items() for k in entries_of(value)]
+
+    def _is_whole(self, place: tuple[int, Any], entry: Any) -> bool:
+        return type(entry) in NESTS and place not in self._bound and not is_container(self._objects[place[0]])
 
     def binds(self, before: State, after: State) -> bool:
-        """Did a round bind such an attribute to another list, dict or tuple?"""
-        places = [(key, k) for key, value in self._objects.items() for k in entries_of(value)]
-        changed = [
-            place for place, whole, old, new in zip(
-                [*self._names, *places], self.whole, before, after, strict=True
-            ) if whole and old is not new
-        ]  # fmt: skip
+        """Did a round bind such an attribute to another list, dict or tuple, or to something else?"""
+        ends = zip(self._places(), before[len(self._names) :], after[len(self._names) :], strict=True)
+        changed = [place for place, old, new in ends if old is not new and self._is_whole(place, old)]
         self._bound.update(changed)
         return bool(changed)
 
