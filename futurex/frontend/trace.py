@@ -282,6 +282,13 @@ class Trace:
             elif id(each) in self.frozen and not any(each is one for one in among):
                 self.frozen[id(each)] = each, self.frozen[id(each)][1], among
 
+    def check_bound(self, flag: Node, name: str) -> None:
+        """A name is read that is bound where this flag is true."""
+        if not self.is_bound(flag):
+            message = f"cannot access local variable '{name}' where it is not associated with a value"
+            self.effect("check", flag, failure=Failure(UnboundLocalError, (message,)))
+            self.regions[-1].bound.add(flag)
+
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""
         return any(flag in region.bound for region in self.regions)

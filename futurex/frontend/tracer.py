@@ -30,7 +30,6 @@ from futurex.frontend.layout import (
 from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Either, Placeholder
 from futurex.frontend.trace import current, emit, read, tracing
-from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
@@ -74,11 +73,7 @@ class Tracer:
     def _node(self) -> Node:
         """The value now; reading a name that may be unbound is checked at run time."""
         if self._guard is not None:
-            bound, name = self._guard
-            if not current().is_bound(bound):
-                message = f"cannot access local variable '{name}' where it is not associated with a value"
-                current().effect("check", bound, failure=Failure(UnboundLocalError, (message,)))
-                current().regions[-1].bound.add(bound)
+            current().check_bound(*self._guard)
         return self._raw
 
     @property

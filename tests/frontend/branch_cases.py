@@ -177,8 +177,8 @@ def lists_in_branches(x):
     return a, rest
 
 
-@cases(V, staged=False)
-@cases(-V, staged=False)
+@cases(V)
+@cases(-V)
 def a_list_grows_in_a_branch(x):
     parts = [x]
     if x[0] > 0:

@@ -241,6 +241,35 @@ def test_none_is_refused_where_the_program_would_refuse_it():
     assert "return found[1] * 2" in "".join(caught.value.__notes__)
 
 
+def _last_positive(x):
+    k = 0
+    while x[k] > 0:
+        last = k
+        k += 1
+    if x[-1] > 0:
+        return last, 1
+    return None
+
+
+def _last_positive_of_one(x):
+    k = 0
+    while x[k] > 0:
+        last = k
+        k += 1
+    found = None
+    if x[-1] > 0:
+        found = (last, x)
+    return -1 if found is None else found[0]
+
+
+@pytest.mark.parametrize("function", [_last_positive, _last_positive_of_one])
+def test_names_in_it_may_be_unbound(function):
+    for x in (np.array([1.0, 1, -1, 1]), np.array([-1.0, 1, -1, 1]), np.array([-1.0, 1, -1, -1])):
+        check(function, x)
+    with pytest.raises(UnboundLocalError, match="'last'"):
+        np.asarray(fx.futurize(function)(np.array([-1.0, 1, -1, 1])))
+
+
 def test_more_things_than_a_name_carries():
     def f(x):
         found = None

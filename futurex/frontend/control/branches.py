@@ -15,7 +15,7 @@ from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control.either import MOST, Sorts, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
-from futurex.frontend.control.nests import all_nests, flag_in, may_be_one, nests_of, refuse_objects
+from futurex.frontend.control.nests import all_nests, flag_in, may_be_one, nests_of, refuse_objects, refuse_unbound
 from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
     UNDEF,
@@ -147,6 +147,7 @@ def _trace_branch(
                 ) from error
             failure = *failure_of(error), raised_at(error) or here()
         state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
+        _read_names(result)
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
         nests = [nest for value in (*state, result) for nest in all_nests(value)]
@@ -161,6 +162,13 @@ def _trace_branch(
         rows = {id(each): taken_apart(each) for each in found if isinstance(each, TracedList) and is_usable(each)}
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, rows, failure)
+
+
+def _read_names(result: Any) -> None:
+    """What a branch returns has been read there: names that may be unbound are checked."""
+    for leaf in flatten(result)[0]:
+        if bound_flag(leaf) is not None:
+            current().check_bound(*leaf._guard)
 
 
 def _objects(value: Any) -> list[Any]:
@@ -365,7 +373,7 @@ def _plan_alternatives(builder: _Outputs, name: str, a: Any, b: Any, what: str, 
     if len(ways) > MOST:
         raise Escape("a name that may be too many things", "each is a branch of its own")
     ways.sort(key=lambda way: not any(each is None for each in way))  # of which is asked most: it has its own flag
-    parts = [_plan_way(builder, one, other) for one, other in ways]
+    parts = [_plan_way(builder, name, one, other) for one, other in ways]
     slots = [builder.add(_flag_in(a, one), _flag_in(b, other), "a flag") for one, other in ways[:-1]]
 
     def made(outs: list[Node], pred: Node) -> Conflict:
@@ -382,11 +390,13 @@ def _flag_in(value: Any, nest: Any) -> Node:
     return const(False) if nest is _ABSENT else flag_in(value, nest)
 
 
-def _plan_way(builder: _Outputs, a: Any, b: Any) -> Plan:
+def _plan_way(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     """How to rebuild one of the nests that a name may be, which both branches may leave, or one of them."""
     for nest in (a, b):
         if nest is not _ABSENT:
             refuse_objects(nest)
+            if name != RESULT:  # which has been read
+                refuse_unbound(nest)
     if a is _ABSENT or b is _ABSENT:
         return _plan_half_bound(builder, ALONE, *(UNDEF if each is _ABSENT else each for each in (a, b)))
     return _plan_value(builder, ALONE, a, b)

@@ -67,8 +67,14 @@ def refuse_objects(nest: Any) -> None:
     if nest is UNDEF or any(type(each) not in (tuple, list, dict) for each in containers(nest)):
         raise Escape("an object that a name is in some runs only", "it is somebody's")
     for leaf in flatten(nest)[0]:
-        if not isinstance(leaf, (Tracer, np.ndarray, np.generic, *PLAIN)) or bound_flag(leaf) is not None:
+        if not isinstance(leaf, (Tracer, np.ndarray, np.generic, *PLAIN)):
             raise Escape("an object that a name is in some runs only", "it is somebody's")
+
+
+def refuse_unbound(nest: Any) -> None:
+    """Raises Escape where it is not known whether the name of an array or number in a nest is bound."""
+    if any(bound_flag(leaf) is not None for leaf in flatten(nest)[0]):
+        raise Escape("a name that may be unbound, and something else in some runs", "which is not known")
 
 
 def may_be_one(a: Any, b: Any) -> bool:
@@ -148,6 +154,7 @@ class Nests:
         self._stand_ins: dict[Place, Cell] = {}
         for nest in nests_of(initial):
             refuse_objects(nest)
+            refuse_unbound(nest)
             self._admit(_Nest.of(nest))
 
     def admit(self, value: Any) -> bool:
@@ -155,6 +162,7 @@ class Nests:
         found = False
         for each in nests_of(value):
             refuse_objects(each)
+            refuse_unbound(each)
             nest = _Nest.of(each)
             for leaf in nest.leaves:
                 leaf.aval = None if leaf.aval is None else opened(leaf.aval)
