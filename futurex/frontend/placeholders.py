@@ -83,6 +83,11 @@ class Alternatives(Placeholder):
         """All nests, each with the flag that says, where none before it is meant, that it is."""
         from futurex.frontend.control.either import both
 
-        first = self.first.flat() if type(self.first) is Alternatives else [(self.first, True)]
-        second = self.second.flat() if type(self.second) is Alternatives else [(self.second, True)]
+        first, second = _flat(self.first), _flat(self.second)
         return [*((value, both(self.flag, flag)) for value, flag in first), *second]
+
+
+def _flat(value: Any) -> list[tuple[Any, Any]]:
+    if type(value) is Either:
+        return list(zip(value.values, (*value.flags, True), strict=True))
+    return value.flat() if type(value) is Alternatives else [(value, True)]
