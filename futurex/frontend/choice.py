@@ -51,6 +51,7 @@ _AS_THEY_WERE = (*_ARGUMENTS, "given", "outside", "static", "set")
 """Those that a plain call returns as a run does, whatever it is."""
 _AS_THEY_ARE = (*_AS_THEY_WERE, "either", "nest", "rows", "entries")
 """Those that a plain call returns as a run does, or of which it is seen that it does not."""
+_OF_RESULTS = ("out", "nest", "either")
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
 clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
@@ -338,7 +339,7 @@ def places(output: Output) -> list[int]:
     if output.kind in ("rows", "entries"):
         return list(range(output.index, output.index + len(parts_of(output.value))))
     first = [] if output.kind == "nest" else [output.index]
-    return first + [place for each in output.among.values() if each.kind in ("out", "nest") for place in places(each)]
+    return first + [place for each in output.among.values() if each.kind in _OF_RESULTS for place in places(each)]
 
 
 def _every(output: Output) -> Iterator[Output]:

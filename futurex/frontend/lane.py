@@ -390,6 +390,8 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
     def part(found: Output, results: Sequence[Any], call: Any) -> Any:
         if found.kind == "nest":
             return unflatten(found.value, [part(each, results, call) for each in found.among.values()])
+        if found.kind == "either":
+            return part(found.among[int(results[found.index])], results, call)
         if found.aval is None:
             return found.value
         viewed = read_only if found.frozen else None

@@ -19,6 +19,7 @@ from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.objects import Contents, describe, entries_of, restore
 from futurex.frontend.reads import IsSame, attribute
 from futurex.ops.control import Failure
+from futurex.ops.loops import results_now
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.passes.dead import may_raise
@@ -29,6 +30,8 @@ from futurex.tree.pytree import containers
 from futurex.tree.source import here
 
 FOLD_LIMIT = 1 << 16
+_FOLDED_NODES = 1 << 13
+"""Operations of a loop's rounds that are computed while it is traced."""
 _LOST = "Casting complex values to real discards the imaginary part"
 _SETS = frozenset(("store", "scatter"))
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
@@ -546,5 +549,7 @@ def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     _refuse_failing(current(), node)
     _remember_failing(node)
     if _folds(node) and not all(aval.static for aval in node.aval):
-        return [const(value) for value in node.record.run([source.value for source in node.inputs], node.attrs)]
+        values = results_now(node, _FOLDED_NODES)
+        if values is not None:
+            return list(map(const, values))
     return [item(node, k) for k in range(len(node.aval))]

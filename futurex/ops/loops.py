@@ -10,7 +10,7 @@ of either loop is a ``scan`` over its tapes in the other direction, so that deri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,38 @@ def _loop(*inputs: Any, test: Graph, body: Graph, tape: Indices) -> tuple[Any, .
             steps.append(carry[k])
         carry = body(*carry, *consts)
     return (*carry, *tapes)
+
+
+class _TooLong(Exception):
+    pass
+
+
+def results_now(node: Node, most: int) -> Sequence[Any] | None:
+    """The results of a node whose inputs are constants; None of a loop with more than so many operations in its rounds:
+    they are made here one by one, those of a run by compiled code."""
+    attrs = dict(node.attrs)
+    if node.op == "loop":
+        nodes = [each for graph in (attrs["test"], attrs["body"]) for each in graph.nodes]
+        if any(each.op in ("loop", "scan") for each in nodes):
+            return None
+        attrs["test"] = _at_most(attrs["test"], most // len(nodes))
+    try:
+        results: Sequence[Any] = node.record.run([source.value for source in node.inputs], attrs)
+    except _TooLong:
+        return None
+    return results
+
+
+def _at_most(test: Graph, rounds: int) -> Callable[..., Any]:
+    """The test of a loop that goes through so many rounds and no more."""
+    left = iter(range(rounds + 1))
+
+    def asked(*values: Any) -> Any:
+        if next(left, None) is None:
+            raise _TooLong
+        return test(*values)
+
+    return asked
 
 
 def _loop_aval(*inputs: Aval, test: Graph, body: Graph, tape: Indices) -> tuple[Aval, ...]:

@@ -23,7 +23,7 @@ from futurex.ops.warned import Line, lines, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
 from futurex.tree.graph import Graph
-from futurex.tree.pytree import Structure, containers, flatten, unflatten
+from futurex.tree.pytree import LEAF, Structure, containers, flatten, unflatten
 from futurex.tree.record import op
 
 LOG = Aval((), np.dtype(object))
@@ -136,9 +136,9 @@ class Call:
         except Exception as error:
             log.append(Made(self.function, None, error, given, self._is_same(args, kwargs, given)))
             raise
-        same = self._is_same(args, kwargs, given)
-        log.append(Made(self.function, result, None, given, same and _is_apart(result, (args, kwargs))))
-        found = outcome_of(result, (args, kwargs), before, given) if same else None
+        apart = self._is_same(args, kwargs, given) and _is_apart(result, (args, kwargs))
+        log.append(Made(self.function, result, None, given, apart))
+        found = _apart_outcome(result, before, given) if apart else None
         if not self.outcome.covers(found):
             text = f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before"
             raise ChangedResult(text, self.function)
@@ -215,10 +215,16 @@ def outcome_of(result: Any, given: Any, before: Sequence[Any], after: Sequence[A
     None for what a tree cannot hold: objects and texts, arrays that share memory with arguments or that somebody else
     still refers to, read-only arrays, and lists, dicts and dataclasses that were given or stand in two places.
     """
+    return _apart_outcome(result, before, after) if _is_apart(result, given) else None
+
+
+def _apart_outcome(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:
+    """The same of a result that is apart from what the call was given."""
     leaves, structure = flatten(result)
-    own = [id(each) for each in containers(result)]
-    if len(set(own)) < len(own) or not _is_apart(result, given):
-        return None
+    if structure is not LEAF:
+        own = [id(each) for each in containers(result)]
+        if len(set(own)) < len(own):
+            return None
     kinds: list[Leaf | None] = []
     for leaf in leaves:
         if leaf is None:
@@ -245,9 +251,13 @@ def outcome_of(result: Any, given: Any, before: Sequence[Any], after: Sequence[A
 
 def _is_apart(result: Any, given: Any) -> bool:
     """Is nothing in a result an object that a call was given, or memory of such an array?"""
-    if not {id(each) for each in containers(result)}.isdisjoint(map(id, containers(given))):
-        return False
-    return not any(_shares(a, b) for a in flatten(result)[0] for b in flatten(given)[0])
+    leaves, structure = flatten(result)
+    if structure is not LEAF:
+        own = {id(each) for each in containers(result)}
+        if own and not own.isdisjoint(map(id, containers(given))):
+            return False
+    arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
+    return not arrays or not any(_shares(a, b) for b in flatten(given)[0] for a in arrays)
 
 
 def _shares(a: Any, b: Any) -> bool:

@@ -238,7 +238,8 @@ class Lowering:
     def _order_failures(self, effects: Sequence[int]) -> None:
         """What may raise waits for the effects that do not need it: a check comes before the lines that it guards.
 
-        What may raise and stands before a check is among the check's inputs.
+        What may raise and stands before a check is among the check's inputs. What NumPy may warn of waits, too: where
+        warnings are errors, a division by zero would come instead of the error that keeps the program from it.
         """
         needed_by: dict[int, int] = {}  # the place among the effects of the first that needs an instruction
         for place, effect in enumerate(effects):
@@ -250,8 +251,16 @@ class Lowering:
                     stack.extend(self.drafts[index].after)
         for index, draft in enumerate(self.drafts):
             place = needed_by.get(index, len(effects)) - 1
-            if place >= 0 and not draft.node.record.effect and may_raise(draft.node):
+            if place >= 0 and not draft.node.record.effect and (may_raise(draft.node) or _may_warn(draft)):
                 draft.after.add(effects[place])
+
+
+def _may_warn(draft: Draft) -> bool:
+    """May NumPy warn of it, as of a division by zero? Compiled code does not."""
+    node = draft.node
+    if draft.kernel.backend != "numpy" or not node.record.elementwise or not isinstance(node.aval, Aval):
+        return False
+    return node.aval.dtype.kind in "fc" or node.op in ("floor_divide", "remainder")
 
 
 def _is_ordered(node: Node) -> bool:

@@ -88,16 +88,28 @@ def is_internal(filename: str) -> bool:
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
 
 
-_ASKS_OTHERS = ("<frozen _collections_abc>", "<frozen os>")
-"""Python's own code that calls methods of a user's class (``Mapping.get``), or reads what may change (``environ``)."""
+_IMPORTS = ("importlib._bootstrap", "importlib._bootstrap_external", "importlib.util", "importlib.machinery")
+_KNOWN = (*_IMPORTS, "abc", "stat")
+"""Python's own modules without a file whose functions compute, or import. Others call methods of a user's class
+(``Mapping.get``), read what may change (``environ``, whether there is a file), write or run programs."""
+_OF_PATHS = ("<frozen genericpath>", "<frozen ntpath>", "<frozen posixpath>")
+_ONLY_TEXTS = (
+    "basename", "commonpath", "commonprefix", "dirname", "isabs", "join", "normcase", "normpath", "split", "splitdrive",
+    "splitext", "splitroot",
+)  # fmt: skip
+"""Functions of paths that look at the texts alone."""
 
 
 def is_known(function: FunctionType) -> bool:
     """Is it futurex's own code, Python's, or a method that the standard library has written for a dataclass or a named
     tuple? Whatever else has no file may be a user's."""
     code = function.__code__
+    if code.co_filename in _OF_PATHS:
+        return code.co_name in _ONLY_TEXTS
+    if code.co_filename.startswith("<frozen"):
+        return code.co_filename[len("<frozen ") : -1] in _KNOWN
     if code.co_filename != "<string>":
-        return is_internal(code.co_filename) and code.co_filename not in _ASKS_OTHERS
+        return is_internal(code.co_filename)
     module = str(function.__globals__.get("__name__"))
     return code.co_qualname.startswith("__create_fn__.") or module.startswith("namedtuple_")
 

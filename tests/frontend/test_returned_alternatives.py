@@ -1,8 +1,10 @@
 """Calls that return one thing or another, as the data tells: NumPy's results and their types."""
 
+import math
+
 import numpy as np
 import pytest
-from compare import check
+from compare import check, plain
 
 import futurex as fx
 
@@ -100,3 +102,51 @@ def test_derivatives_go_through_what_was_returned():
         place = np.argmax(c < X)
         expected = np.ones(30) if c > 50 else np.where(np.arange(30) == place, 2 * X, 0)
         np.testing.assert_allclose(step(X, c), expected)
+
+
+def number_of_either_kind(x, c):
+    if x[0] < -5:
+        return None, 2
+    return math.sqrt(x[1] * x[1]) if x[2] < c else abs(x[2])
+
+
+def number_of_either_kind_in_a_tuple(x, c):
+    if x[0] < -5:
+        return None, None
+    length = math.sqrt(x[1] * x[1]) if x[2] < c else abs(x[2])
+    return x / length, length
+
+
+def one_of_three_in_a_tuple(x, c):
+    if x[0] < -5:
+        return (x[1],)
+    best = None
+    if x[2] > c:
+        best = x[2] if x[1] > c else 1.5
+    return x * 2, (best, x[1])
+
+
+def caller_of_it(x, c):
+    found, length = number_of_either_kind_in_a_tuple(x, c)
+    if found is None:
+        return -1.0
+    return 1 / length, found
+
+
+@pytest.mark.parametrize("mode", ["background", "wait"])
+@pytest.mark.parametrize(
+    "case", [number_of_either_kind, number_of_either_kind_in_a_tuple, one_of_three_in_a_tuple, caller_of_it]
+)
+def test_parts_that_are_several_things_keep_their_types(case, mode, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", mode)
+    f = fx.futurize(case)
+    kinds = [np.array(each) for each in ([1.0, 2.0, 3.0], [1.0, 2.0, 0.0], [-9.0, 1.0, 1.0], [2.0, 0.1, 2.0])]
+    for k in range(120):
+        x = kinds[k * k % 7 % 4]
+        found, expected = plain(f(x, 0.5)), case(x, 0.5)
+        assert repr(found) == repr(expected)
+        assert types(found) == types(expected)
+
+
+def types(value):
+    return tuple(map(types, value)) if isinstance(value, tuple) else type(value)

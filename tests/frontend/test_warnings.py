@@ -144,3 +144,40 @@ def test_a_function_that_warns_has_derivatives():
         assert np.allclose(slope, 0.5 / np.sqrt(x), atol=1e-3)
         for derivative in (fx.grad(root), fx.value_and_grad(root)):
             assert told(lambda x, d=derivative, n=n: d(x, n)[0], x)[1] == told(root, x, n)[1]
+
+
+def guarded(x, low, high):
+    if np.any(low >= high):
+        raise ValueError("no width")
+    return np.log(x / (high - low))
+
+
+@pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.parametrize("mode", ["background", "wait"])
+def test_a_check_comes_before_what_it_keeps_from_warnings(n, mode, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", mode)
+    f, x = fx.futurize(guarded), np.ones(n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in range(6):
+            if k % 2:
+                with pytest.raises(ValueError, match="no width"):
+                    f(x, x, x).result()
+            else:
+                np.testing.assert_array_equal(f(x, x, 2 * x), np.zeros(n))
+
+
+def test_so_it_does_where_numbers_of_python_are_divided():
+    def framed(left, right):
+        if left >= right:
+            raise ValueError("no width")
+        return np.array([[2.0 / (right - left), 0.0], [0.0, 1.0]])
+
+    f = fx.futurize(framed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for right in (3, 4, 5, 6):
+            assert f(2, right).tolist() == framed(2, right).tolist()
+        for _ in range(4):
+            with pytest.raises(ValueError, match="no width"):
+                f(3, 3).result()

@@ -1,7 +1,8 @@
-"""Functions without a file, as ``exec`` and ``python -c`` make them: each call means what NumPy means."""
+"""Functions without a file, as ``exec`` and ``python -c`` make them, and Python's own: calls mean what NumPy means."""
 
 import collections
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -127,3 +128,45 @@ def test_functions_whose_assertions_pytest_has_written_anew_are_staged(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout
+
+
+ASKED = {
+    "exists": lambda x, path: x * 2 if os.path.exists(path) else x,
+    "isfile": lambda x, path: x * 2 if os.path.isfile(path) else x,
+    "lexists": lambda x, path: x * 2 if os.path.lexists(path) else x,
+    "isdir": lambda x, path: x * 2 if os.path.isdir(path) else x,
+    "getsize": lambda x, path: x * os.path.getsize(path),
+    "expandvars": lambda x, path: x * len(os.path.expandvars(f"$FX_ASKED{path[:0]}")),
+    "abspath": lambda x, path: x * len(os.path.abspath("name" + path[:0])),
+    "texts alone": lambda x, path: x * len(os.path.join(os.path.dirname(path), *os.path.splitext(path))),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_python_asks_the_system_is_asked_at_every_call(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    f, path = fx.futurize(ASKED[name]), tmp_path / "made"
+
+    def called(function, k):
+        monkeypatch.setenv("FX_ASKED", "x" * k)
+        monkeypatch.chdir(tmp_path / "inner" if k % 2 else tmp_path)
+        path.write_text("x" * k) if k % 2 else path.unlink(missing_ok=True)
+        try:
+            return np.asarray(function(np.ones(3), str(path))).tolist()
+        except OSError as error:
+            return str(error)
+
+    (tmp_path / "inner").mkdir()
+    for k in range(6):
+        assert called(f, k) == called(ASKED[name], k)
+
+
+def test_help_is_printed_at_every_call(capsys):
+    def helped(x):
+        help(len)
+        return x + 1
+
+    f = fx.futurize(helped)
+    for _ in range(3):
+        assert f(X).tolist() == (X + 1).tolist()
+        assert "Help on" in capsys.readouterr().out

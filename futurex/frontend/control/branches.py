@@ -509,7 +509,22 @@ def _known_flag(flag: Node | None) -> Node:
     return const(True) if flag is None else flag
 
 
+def _plan_half_either(builder: _Outputs, name: str, leaf: Either, in_then: bool, owned: dict[Cell, int]) -> Plan:
+    """What is one of several things in the branch that binds it is so behind it."""
+    pairs = [(flag, const(False)) if in_then else (const(False), flag) for flag in leaf.flags]
+    slots = [builder.add(first, second, "a flag") for first, second in pairs]
+    parts = [_plan_half_leaf(builder, name, value, in_then, owned) for value in leaf.values]
+
+    def merged(outs: list[Node], pred: Node) -> Any:
+        flags = tuple(outs[slot] for slot in slots)
+        return Either(tuple(part(outs, pred) for part in parts), flags, leaf.what, leaf.why)
+
+    return merged
+
+
 def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
+    if type(leaf) is Either and is_internal_name(name):
+        return _plan_half_either(builder, name, leaf, in_then, owned)
     if not is_numeric(leaf):
         return lambda outs, pred: leaf
     node = builder.node(leaf, 0 if in_then else 1)

@@ -33,7 +33,7 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import PLAIN
-from futurex.frontend.placeholders import Alternatives, Conflict
+from futurex.frontend.placeholders import Alternatives, Conflict, Either
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, current
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import NOBODYS, UNKNOWN, Which, behind_loop, stand_in
@@ -67,7 +67,7 @@ def refuse_objects(nest: Any) -> None:
     if nest is UNDEF or any(type(each) not in (tuple, list, dict) for each in containers(nest)):
         raise Escape("an object that a name is in some runs only", "it is somebody's")
     for leaf in flatten(nest)[0]:
-        if not isinstance(leaf, (Tracer, np.ndarray, np.generic, *PLAIN)):
+        if not isinstance(leaf, (Tracer, Either, np.ndarray, np.generic, *PLAIN)):
             raise Escape("an object that a name is in some runs only", "it is somebody's")
 
 
@@ -75,6 +75,14 @@ def refuse_unbound(nest: Any) -> None:
     """Raises Escape where it is not known whether the name of an array or number in a nest is bound."""
     if any(bound_flag(leaf) is not None for leaf in flatten(nest)[0]):
         raise Escape("a name that may be unbound, and something else in some runs", "which is not known")
+
+
+def _refuse(nest: Any) -> None:
+    """Raises Escape where rounds cannot carry a nest."""
+    refuse_objects(nest)
+    refuse_unbound(nest)
+    if any(type(leaf) is Either for leaf in flatten(nest)[0]):
+        raise Escape("a number of one type or another in what a name is in some runs only", "which the run tells")
 
 
 def may_be_one(a: Any, b: Any) -> bool:
@@ -153,16 +161,14 @@ class Nests:
         self._nests: list[_Nest] = []
         self._stand_ins: dict[Place, Cell] = {}
         for nest in nests_of(initial):
-            refuse_objects(nest)
-            refuse_unbound(nest)
+            _refuse(nest)
             self._admit(_Nest.of(nest))
 
     def admit(self, value: Any) -> bool:
         """It may be what a round leaves, too. True if that is new. Raises Escape."""
         found = False
         for each in nests_of(value):
-            refuse_objects(each)
-            refuse_unbound(each)
+            _refuse(each)
             nest = _Nest.of(each)
             for leaf in nest.leaves:
                 leaf.aval = None if leaf.aval is None else opened(leaf.aval)
