@@ -4,7 +4,8 @@ same for extremes (``np.maximum.at``), of which one of two equal ones is the sec
 ``np.add.at`` goes through an array element by element, at 10 to 30 ns each. Here a row is added as vectors. Rows come
 in NumPy's order, so that sums have its bits; each thread has a part of the table, or of what lies in front of the axis,
 and adds there what all places have for it; short rows are one thread's. Places are looked at before the first addition:
-where one is outside, nothing has been written, and NumPy says which. Places along several axes (a matrix assembled of
+where one is outside, nothing has been written, and NumPy says which. A number, or a few that stand for many, are laid
+down for all places first. Places along several axes (a matrix assembled of
 those of elements, an image's gradient at pixels) are counted together by NumPy first.
 """
 
@@ -22,6 +23,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import VECTOR, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.team import Share
+from futurex.kernels.recycling import maker
 from futurex.kernels.threads import may_share
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -59,11 +61,13 @@ def claim(node: Node, threads: int) -> Added | None:
         return None
     behind += axis
     spread = np.broadcast_shapes(*(each.shape for each in places))
-    if value.aval != Aval((*base.shape[:axis], *spread, *base.shape[behind:]), node.dtype):
+    wanted = Aval((*base.shape[:axis], *spread, *base.shape[behind:]), node.dtype)
+    alike = value.aval == wanted
+    if not alike and not _spreads(value.aval, wanted):
         return None
     size = places[0].dtype.itemsize if len(places) == 1 else _INT.itemsize
-    least = LEAST_ELEMENTS if len(places) == 1 else LEAST_JOINED
-    if size not in (4, 8) or value.size < least or not base.size:
+    least = LEAST_ELEMENTS if len(places) == 1 and alike else LEAST_JOINED
+    if size not in (4, 8) or wanted.size < least or not base.size:
         return None
     outer, inner = math.prod(base.shape[:axis]), math.prod(base.shape[behind:])
     extents = base.shape[axis:behind]
@@ -72,7 +76,30 @@ def claim(node: Node, threads: int) -> Added | None:
     text = _text(element, node.dtype.itemsize, size, relation, blocks, inner > 1, may_share())
     shared = outer if blocks else math.prod(extents)
     geometry = shared, math.prod(spread), math.prod(extents), inner
-    return Added(node, min(shared, threads_for(node, threads)), text, geometry, extents)
+    return Added(node, min(shared, threads_for(node, threads)), text, geometry, extents, None if alike else wanted)
+
+
+def _spreads(value: Aval, wanted: Aval) -> bool:
+    """Is it a number, or has it fewer elements or a narrower type, and does NumPy add it as what is wanted? Python's
+    numbers are doubles and integers of 64 bits there, whatever they are added to."""
+    kind, own = value.dtype.kind, wanted.dtype
+    if not value.static or kind not in "biuf" or np.broadcast_shapes(value.shape, wanted.shape) != wanted.shape:
+        return False
+    if value.weak:
+        return own.kind == "f" or (kind != "f" and own != np.uint64)
+    return np.result_type(value.dtype, own) == own
+
+
+def _exactly(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value as an array of a type; None for a Python number that it does not hold: NumPy adds that in a wider one."""
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value, dtype)
+    try:
+        with np.errstate(over="ignore"):
+            one = np.asarray(value, dtype)
+    except OverflowError:
+        return None
+    return one if one.item() == value else None
 
 
 def _joined(places: Sequence[Any], extents: Sequence[int]) -> Any:
@@ -94,13 +121,23 @@ class Added(Written):
     bind = None
     inplace = (0,)
 
-    def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int], extents: Sequence[int]) -> None:
+    def __init__(
+        self, node: Node, threads: int, text: str, geometry: Sequence[int], extents: Sequence[int], spread: Aval | None
+    ) -> None:
         super().__init__(node, threads, text, geometry)
-        self.extents = extents
+        self.extents, self.spread = extents, spread
+        if spread is not None:
+            self.checks = (*self.checks[:2], (spread.shape, spread.dtype), *self.checks[3:])
         read = sum(each.aval.nbytes for each in self.node.inputs)
         self.share = Share.each(self.threads, read)  # all places are read for each ticket
 
     def __call__(self, out: Any, base: Any, value: Any, *given: Any) -> Any:
+        if self.spread is not None:
+            one = _exactly(value, self.spread.dtype)
+            if one is None:
+                return self.interpret(out, base, value, *given)
+            value = maker(self.spread.nbytes)(self.spread.shape, self.spread.dtype)
+            np.copyto(value, one)
         if not self.found(out, base, value, *given):
             return self.interpret(out, base, value, *given)
         into, rows = address_of(out), address_of(value)
