@@ -52,6 +52,11 @@ def numbers(*shape, dtype="f4"):
 CASES = {
     "rows": (added, numbers(50, 64), numbers(300, 64), places(50, 300)),
     "rows of an odd length": (added, numbers(50, 39), numbers(300, 39), places(50, 300)),
+    **{
+        f"rows of {n} of {dtype}": (added, numbers(50, n, dtype=dtype), numbers(300, n, dtype=dtype), places(50, 300))
+        for n in (2, 4, 5, 16, 17, 33)
+        for dtype in ("f4", "f8")
+    },
     "short rows": (added, numbers(50, 3, dtype="f8"), numbers(300, 3, dtype="f8"), places(50, 300)),
     "numbers": (added, numbers(50), numbers(3000), places(50, 3000)),
     "places of 32 bits": (added, numbers(50, 20), numbers(300, 20), places(50, 300, dtype="i4")),

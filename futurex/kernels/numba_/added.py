@@ -22,6 +22,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import VECTOR, Written, threads_for
 from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.picked import SHORT_ROW
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.recycling import maker
 from futurex.kernels.threads import may_share
@@ -73,7 +74,8 @@ def claim(node: Node, threads: int) -> Added | None:
     extents = base.shape[axis:behind]
     blocks = outer > 1 or inner * node.dtype.itemsize <= _SHORT
     relation = word and f"{'fcmp o' if node.dtype.kind == 'f' else f'icmp {_SIGNS[node.dtype.kind]}'}{word}"
-    text = _text(element, node.dtype.itemsize, size, relation, blocks, inner > 1, may_share())
+    short = inner if 1 < inner <= SHORT_ROW // node.dtype.itemsize else 0
+    text = _text(element, node.dtype.itemsize, size, relation, blocks, inner > 1, may_share(), short)
     shared = outer if blocks else math.prod(extents)
     geometry = shared, math.prod(spread), math.prod(extents), inner
     return Added(node, min(shared, threads_for(node, threads)), text, geometry, extents, None if alike else wanted)
@@ -157,11 +159,13 @@ _addresses = struct.Struct("=qqqq").pack
 
 
 @functools.cache
-def _text(element: str, width: int, size: int, relation: str, blocks: bool, rows: bool, threaded: bool) -> str:
+def _text(
+    element: str, width: int, size: int, relation: str, blocks: bool, rows: bool, threaded: bool, short: int = 0
+) -> str:
     """``relation``: what compares two elements of which one stays, if they are not added; ``blocks``: threads share
     what lies in front of the axis, which is all of the table where that is the first; ``rows``: it is not the last, so
-    that a place stands for several elements."""
-    code = Code()
+    that a place stands for several elements, so many where these are few (``short``)."""
+    code, inner = Code(), str(short) if short else "%inner" if rows else ""
     with code.loop("0", "%each", carried=[("i1", "false")]) as (number, outside):
         wrong = code.do(f"icmp uge i64 {_place(code, size, number)}, %extent")
         outside[0] = code.do(f"or i1 {outside[0]}, {wrong}")
@@ -172,7 +176,7 @@ def _text(element: str, width: int, size: int, relation: str, blocks: bool, rows
             table = code.at(element, "%out", code.multiply(code.multiply(task, "%extent"), "%inner"))
             given = code.at(element, "%value", code.multiply(code.multiply(task, "%each"), "%inner"))
             with code.loop("0", "%each") as (number, _):
-                _add(code, element, width, relation, rows, table, _place(code, size, number), given, number)
+                _add(code, element, width, relation, inner, table, _place(code, size, number), given, number)
     else:
         length = code.do("sub i64 %high, %low")
         with code.loop("0", "%each") as (number, _):
@@ -180,7 +184,7 @@ def _text(element: str, width: int, size: int, relation: str, blocks: bool, rows
             own = code.do(f"icmp ult i64 {code.do(f'sub i64 {place}, %low')}, {length}")
             code.run(f"br i1 {own}, label %own, label %others")
             code.label("own")
-            _add(code, element, width, relation, rows, "%out", place, "%value", number)
+            _add(code, element, width, relation, inner, "%out", place, "%value", number)
             code.run("br label %others")
             code.label("others")
     code.run("br label %end")
@@ -199,18 +203,19 @@ def _place(code: Code, size: int, number: str) -> str:
 
 
 def _add(
-    code: Code, element: str, width: int, relation: str, rows: bool, table: str, place: str, given: str, number: str
+    code: Code, element: str, width: int, relation: str, inner: str, table: str, place: str, given: str, number: str
 ) -> None:
-    """Add what is given for a place to its row of the table: as vectors, a quarter of one, and one by one."""
-    if not rows:
+    """Add what is given for a place to its row of so many elements of the table: as vectors, a quarter of one, and one
+    by one."""
+    if not inner:
         _join(code, element, width, relation, code.at(element, table, place), code.at(element, given, number))
         return
-    target = code.at(element, table, code.multiply(place, "%inner"))
-    source = code.at(element, given, code.multiply(number, "%inner"))
+    target = code.at(element, table, code.multiply(place, inner))
+    source = code.at(element, given, code.multiply(number, inner))
     begin = "0"
     for lanes in (VECTOR // width, _QUARTER // width, 1):
         kind = element if lanes == 1 else f"<{lanes} x {element}>"
-        end = code.do(f"and i64 %inner, {-lanes}")
+        end = code.do(f"and i64 {inner}, {-lanes}")
         with code.loop(begin, end, str(lanes)) as (column, _):
             _join(code, kind, width, relation, code.at(element, target, column), code.at(element, source, column))
         begin = end
