@@ -90,6 +90,8 @@ def _at(f: Function, first: str, place: str, apart: int) -> str:
 
 
 def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    if isinstance(inputs[0], Scalar):  # with new axes, as np.stack gives them to numbers
+        return inputs[0] if placed.node.aval.weak else full(e, placed, inputs[:1])
     if _is_stepped(inputs[0], placed.node.attrs["chain"]):
         return _load_stepped(e, placed.node, inputs[0], _dynamic(e, inputs[1:]))
     base = _array(inputs[0])
