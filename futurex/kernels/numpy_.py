@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -306,7 +307,34 @@ def _falls(strides: tuple[int, ...]) -> bool:
 
 def _concatenate(node: Node) -> Callable[..., Any]:
     axis = node.attrs["axis"]
-    return lambda out, *parts: np.concatenate(parts, axis, out=out)
+    widths = _short_rows(node)
+    if not widths:
+        return lambda out, *parts: np.concatenate(parts, axis, out=out)
+
+    def call(out: Any, *parts: Any) -> Any:
+        if not all(each.flags.c_contiguous for each in (out, *parts)):
+            return np.concatenate(parts, axis, out=out)
+        table, begin = out.reshape(-1, sum(widths)), 0
+        for width, part in zip(widths, parts, strict=True):
+            row = np.dtype((np.void, width * out.itemsize))
+            table[:, begin : begin + width].view(row)[:, 0] = part.reshape(-1, width).view(row)[:, 0]
+            begin += width
+        return out
+
+    return call
+
+
+def _short_rows(node: Node) -> list[int]:
+    """How many elements of each part lie together, where these are few and many times: as one item of so many bytes
+    they are copied in half to a sixth of the time that NumPy's loop over them takes."""
+    if not node.is_static or not isinstance(node.aval, Aval) or node.dtype.hasobject or not node.size:
+        return []
+    if any(each.dtype != node.dtype or each.aval.weak for each in node.inputs):
+        return []
+    axis = node.attrs["axis"] % node.ndim
+    widths = [math.prod(each.shape[axis:]) for each in node.inputs]
+    few = max(widths) > 1 and min(widths) > 0 and max(widths) * node.dtype.itemsize <= _SHORT_ROW
+    return widths if few and math.prod(node.shape[:axis]) >= _MANY_ROWS else []
 
 
 def _transform(function: Any) -> Callable[[Node], Callable[..., Any]]:
@@ -413,6 +441,8 @@ def _take(node: Node) -> Callable[..., Any]:
     return call
 
 
+_SHORT_ROW, _MANY_ROWS = 256, 512
+"""Bytes of what lies together of an array that is joined to others, and how many times it is there."""
 _ALL, _PICKED = ("s", None, None, None), ("d", 0)
 _MUCH = 64 * 1024  # bytes
 

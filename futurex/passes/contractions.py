@@ -223,9 +223,22 @@ def _beats_regions(node: Node) -> bool:
         return True
     first, second = map(set, names)
     summed, rows = ((first & second) - set(out), first ^ second)
+    if not _lies_in_matrices(max(names, key=len), first & second & set(out), summed):
+        return False
     few = math.prod(extents[letter] for letter in summed) <= SHORT_SUM
     many = math.prod(extents[letter] for letter in rows) >= MANY_ROWS
     return bool(first & second & set(out)) and (few or (many and max(names, key=len)[-1] in summed))
+
+
+def _lies_in_matrices(names: str, stack: set[str], summed: set[str]) -> bool:
+    """Is a product of its matrices one of the operand as it lies? Those of ``prqs,rs->prq`` would have to be gathered.
+
+    >>> _lies_in_matrices("rqs", {"r"}, {"s"}), _lies_in_matrices("prqs", {"r"}, {"s"})
+    (True, False)
+    """
+    groups = [0 if letter in stack else 1 if letter in summed else 2 for letter in names]
+    runs = [group for k, group in enumerate(groups) if k == 0 or groups[k - 1] != group]
+    return len(set(runs)) == len(runs) and 0 not in runs[1:]
 
 
 def _as_sum(node: Node) -> Node | None:

@@ -293,6 +293,41 @@ def _before_broadcast(node: Node) -> Node | None:
     return apply("broadcast_to", apply(node.op, *inputs, **node.attrs), shape=node.shape)
 
 
+def _added_as_it_is(node: Node) -> Node | None:
+    """What is added at places, or kept of extremes there, in the type of what is there, where that gives the same; what
+    is subtracted is added with the other sign."""
+    base, value, *places = node.inputs
+    how = node.attrs["mode"] if node.op == "scatter" else node.attrs["ufunc"]
+    if how not in ("add", "subtract", "maximum", "minimum") or not isinstance(base.aval, Aval):
+        return None
+    own = _in_type(value, base.dtype)
+    if own is None or (own is value and how != "subtract"):
+        return None
+    if how == "subtract":
+        return apply("scatter", base, apply("negative", own), *places, pattern=node.attrs["pattern"], mode="add")
+    return apply(node.op, base, own, *places, **node.attrs)
+
+
+def _in_type(value: Node, dtype: np.dtype[Any]) -> Node | None:
+    """A value in a type; None where NumPy's ``at`` computes in a wider one, and the bits differ. Python's numbers are
+    doubles and integers of 64 bits there."""
+    kind = value.dtype.kind
+    if dtype.kind not in "iuf" or kind not in "biuf" or (dtype.kind == "f" and dtype.itemsize < 4):
+        return None
+    if not value.aval.weak:
+        same = np.result_type(value.dtype, dtype) == dtype
+        return None if not same else value if value.dtype == dtype else apply("cast", value, dtype=dtype)
+    held = scalar_of(value)
+    if held is None or (dtype.kind != "f" and (kind == "f" or dtype == np.uint64)):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            one = np.asarray(held, dtype)
+    except OverflowError:
+        return None
+    return const(one[()]) if one.item() == held else None
+
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_same_input, _reshape_chain, _between_reshapes, _through_full),
     "transpose": (_transpose, _through_full),
@@ -314,6 +349,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "sum": (_sum_of_nothing,),
     "load": (_load,),
     "store": (_store,),
+    "scatter": (_added_as_it_is,),
+    "ufunc_at": (_added_as_it_is,),
 }
 """Rules by op name; the first whose result has the node's abstract value is taken."""
 

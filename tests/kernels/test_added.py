@@ -52,6 +52,11 @@ def numbers(*shape, dtype="f4"):
 CASES = {
     "rows": (added, numbers(50, 64), numbers(300, 64), places(50, 300)),
     "rows of an odd length": (added, numbers(50, 39), numbers(300, 39), places(50, 300)),
+    **{
+        f"rows of {n} of {dtype}": (added, numbers(50, n, dtype=dtype), numbers(300, n, dtype=dtype), places(50, 300))
+        for n in (2, 4, 5, 16, 17, 33)
+        for dtype in ("f4", "f8")
+    },
     "short rows": (added, numbers(50, 3, dtype="f8"), numbers(300, 3, dtype="f8"), places(50, 300)),
     "numbers": (added, numbers(50), numbers(3000), places(50, 3000)),
     "places of 32 bits": (added, numbers(50, 20), numbers(300, 20), places(50, 300, dtype="i4")),
@@ -138,9 +143,8 @@ def test_the_gradient_of_pixels_that_were_picked():
     [
         (added_at_both, (numbers(40, 30), numbers(500), places(40, 500), places(30, 500))),  # few
         (added, (numbers(5, 4), numbers(6, 4), places(5, 6))),  # little
-        (added, (numbers(50, 20), numbers(20), places(50, 300))),  # one row for all places
         (added, (numbers(50, 20), numbers(300, 20), RNG.integers(0, 50, 300).astype("u8"))),
-        (added, (numbers(50, 20, dtype="f8"), numbers(300, 20), places(50, 300))),  # converted
+        (added, (numbers(50, 20), numbers(300, 20, dtype="f8"), places(50, 300))),  # added as doubles
         (added, (numbers(50, 20, dtype="f2"), numbers(300, 20, dtype="f2"), places(50, 300))),
     ],
 )
@@ -148,6 +152,54 @@ def test_the_rest_is_numpys(f, args):
     result, backends = run(f, *args)
     assert backends["scatter"] == "numpy"
     assert np.array_equal(result, f(*args))
+
+
+FEWER = {
+    "one row": (added, numbers(50, 20), numbers(20), places(50, 300)),
+    "one column": (added, numbers(50, 20), numbers(300, 1), places(50, 300)),
+    "of a matrix of places": (added, numbers(50), numbers(40, 1), places(50, 40, 50)),
+    "converted": (added, numbers(50, 20, dtype="f8"), numbers(300, 20), places(50, 300)),
+    "integers": (added, numbers(50, dtype="i8"), numbers(2000, dtype="i4"), places(50, 2000)),
+    "truths": (added, numbers(50, dtype="i8"), RNG.random(2000) < 0.5, places(50, 2000)),
+    "at two axes": (added_at_both, numbers(9, 50, dtype="f8"), numbers(300, 1), places(9, 300, 8), places(50, 8)),
+}
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_what_is_added_may_be_fewer_elements_or_narrower_ones(name):
+    f, table, value, *given = FEWER[name]
+    result, backends = run(f, table, value, *given)
+    assert backends["scatter"] == "numba"
+    table = table.copy()
+    shape = table[tuple(given)].shape
+    np.add.at(table, tuple(given), np.ascontiguousarray(np.broadcast_to(value, shape).astype(table.dtype)))
+    assert result.tobytes() == table.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u4", "u8"])
+@pytest.mark.parametrize("number", [1, True, -3, 0.1, 2.5, 2**24 + 1, 2**40, 1e39, np.nan, np.float32(0.1)])
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum])
+def test_a_number_is_added_as_numpy_adds_it(number, dtype, ufunc):
+    """Which takes Python's for doubles and integers of 64 bits, and what that gives back to the table."""
+    table, i = np.full(50, 1.5).astype(dtype), places(50, 2000)
+
+    def counted(table, i):
+        table = table.copy()
+        ufunc.at(table, i, number)
+        return table
+
+    try:
+        with np.errstate(all="ignore"):
+            expected = counted(table, i)
+    except TypeError:
+        with pytest.raises(TypeError):
+            run(counted, table, i)
+        return
+    with np.errstate(all="ignore"):
+        result, backends = run(counted, table, i)
+    assert result.tobytes() == expected.tobytes()
+    taken = dtype[0] == "f" or (dtype != "u8" and isinstance(number, int))
+    assert backends["scatter" if ufunc is np.add else "ufunc_at"] == ("numba" if taken else "numpy")
 
 
 def test_a_table_is_added_to_itself():

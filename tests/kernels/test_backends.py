@@ -163,3 +163,18 @@ def test_paddings_that_are_numpys_fill_their_frames(value):
         assert kernel.into
         found = kernel.call(np.full(node.shape, 77).astype(x.dtype), x, value)
         assert found.tobytes() == np.pad(x, widths, constant_values=value).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["?", "f2", "f4", "f8", "c16", "M8[s]"])
+@pytest.mark.parametrize("widths", [(2, 2, 2), (1, 3), (3, 1, 5), (1, 1), (31, 2), (0, 3), (40, 40)])
+def test_short_rows_are_joined_as_numpy_joins_them(widths, dtype):
+    rng = np.random.default_rng(0)
+    for axis, shape in ((1, (700,)), (-1, (30, 20)), (1, (600, 2))):
+        whole = (*shape, 1) if axis < 0 else (*shape[:1], 1, *shape[1:])
+        parts = [(rng.normal(size=whole) * 3).repeat(width, axis).astype("i8").astype(dtype) for width in widths]
+        inputs = [param(Aval(each.shape, each.dtype)) for each in parts]
+        kernel = NumpyBackend().claim(apply("concatenate", *inputs, axis=axis % parts[0].ndim), 1)
+        wanted = np.concatenate(parts, axis)
+        for given in (parts, [np.asfortranarray(each) for each in parts]):
+            out = np.full(wanted.shape, 1).astype(dtype)
+            assert kernel.call(out, *given).tobytes() == wanted.tobytes()

@@ -171,3 +171,25 @@ def test_backward_layer_normalisation_is_one_kernel(shape):
     for actual, exact in zip(found(*inputs), slopes(*(each.astype("f8") for each in inputs)), strict=True):
         np.testing.assert_allclose(actual, exact, rtol=1e-4, atol=1e-4)
     assert not any(node.op == "free_sum" for node in optimise(slopes, passes=DEVICE_PASSES).nodes)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("count", [24, 31, 40, 63, 64, 75, 90])
+@pytest.mark.parametrize("name", ["softmax", "one pass"])
+def test_rows_that_are_no_whole_number_of_vectors(name, count, dtype, monkeypatch):
+    """Rows of a stack beside those of one matrix, as they lie: sixteen elements, eight, and the rest one by one."""
+    monkeypatch.setattr("futurex.kernels.numba_.program.PARALLEL_BYTES", 0)
+    rng = np.random.default_rng(count)
+    x, g = p((5, 6, 7, count), dtype), p((6, 1, count), dtype, "g")
+    value = x * g
+    total = free(value, (3,))
+    outs = (free(value, (3,), "free_max"), total) if name == "one pass" else (softmax(value, (3,)),)
+    graph = Graph([x, g], outs, "region")
+    inputs = [rng.normal(size=each.shape).astype(dtype) for each in graph.params]
+    products = (inputs[0] * inputs[1]).astype("f8")
+    powers = np.exp(products - products.max(-1, keepdims=True))
+    expected = {"one pass": (products.max(-1, keepdims=True), products.sum(-1, keepdims=True)),
+                "softmax": (powers / powers.sum(-1, keepdims=True),)}[name]  # fmt: skip
+    for threads in (1, 3):
+        for actual, exact in zip(run(graph, inputs, threads), expected, strict=True):
+            assert np.abs(actual - exact).max() <= EXACT[dtype] * max(1.0, np.abs(exact).max())

@@ -258,3 +258,32 @@ def test_roots_and_signs_of_ints_are_code(at_once):
     futurized = fx.futurize(roots)
     assert calls_of_loops(futurized, (200,)) == []
     assert outcome(futurized, (200,)) == outcome(roots, (200,))
+
+
+def turned(a, s):
+    """A matrix of numbers, as a rotation is written."""
+    for k in range(len(a)):
+        c, d = np.cos(a[k]), np.sin(a[k])
+        s = np.stack([np.stack([c, -d]), np.stack([d, c])]) @ s
+    return s
+
+
+def stacked(a, s):
+    for k in range(len(a)):
+        s = s + np.stack([a[k], a[k] * 2, np.int64(k)], axis=-1)[:2, None] * np.expand_dims(a[k], (0, 1))
+        s = s * np.array(a[k])[None, ...] + np.concatenate([np.asarray(a[k])[np.newaxis], s[0, :1]])[:, None]
+    return s
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i8"])
+@pytest.mark.parametrize("program", [turned, stacked])
+def test_numbers_get_axes_without_a_call(program, dtype, at_once):
+    rng = np.random.default_rng(4)
+    args = (rng.normal(size=30) * 3).astype(dtype), (rng.normal(size=(2, 4)) * 3).astype(dtype)
+    f = fx.futurize(program)
+    with np.errstate(all="ignore"):
+        for actual in (f(*args), f(*args)):
+            expected = program(*args)
+            assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(actual, expected, rtol=1e-3 if dtype in ("f4", "c8") else 1e-10)
+        assert "load" not in calls_of_loops(f, args)

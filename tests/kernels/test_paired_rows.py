@@ -135,3 +135,14 @@ def test_kernels_of_points():
         fx.precompile(g, x, y)
         np.testing.assert_allclose(g(x, y), kernel(x, y), rtol=1e-13)
     assert len(made) >= 1
+
+
+def test_what_has_all_rows_is_read_as_it_lies():
+    """By one pass, where rows are not the shortest: sixteen that lie apart are no stream."""
+
+    def taken(count, passes=1):
+        x, y = p((30, 20, 40, count), "f8"), p((20, 1, count), "f8", "y")
+        value = x * y if passes == 1 else x * y - reduced("max", x * y)
+        return suits(Sweep(Graph([x, y], [reduced("sum", value)])), count)
+
+    assert [taken(9), taken(16), taken(20), taken(30, passes=2), taken(40)] == [True, True, False, True, False]

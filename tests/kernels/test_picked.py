@@ -52,6 +52,20 @@ def test_it_picks_what_numpy_picks(name):
     assert result.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 12, 16, 17, 31, 128, 129])
+@pytest.mark.parametrize("dtype", ["?", "f2", "f4", "f8", "c16"])
+def test_rows_of_every_length(dtype, length):
+    """Short ones have their length in the text of the kernel: no byte beyond the last row is written."""
+    x = (RNG.standard_normal((60, length)) * 3).astype(dtype)
+    count = 80_000 // (length * x.itemsize) + 1
+    for f, shape in ((lambda x, i: x[i], x.shape), (lambda x, i: x[:, i], (5, 12, length))):
+        table = x.reshape(shape)
+        i = places(table.shape[len(shape) - 2], count)
+        result, backends, _ = run(f, table, i)
+        assert backends == {"gather": "numba"}
+        assert result.tobytes() == f(table, i).tobytes()
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["i8", "i4", "u1", "u8"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "?"])

@@ -134,6 +134,19 @@ def test_matrices_and_vectors_are_products(text, shapes, dtype):
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4 if dtype == "f4" else 1e-12)
 
 
+@pytest.mark.parametrize("text", ["prqs,rs->pq", "prqs,rs->prq", "rs,prqs->prq", "pqrs,rs->pq", "rqs,rs->rq"])
+def test_matrices_that_would_have_to_be_gathered_are_read_as_they_lie(text):
+    """``prqs,rs->prq`` has a matrix for each r whose rows lie all over the operand."""
+    rng = np.random.default_rng(7)
+    side = 45 if text == "rqs,rs->rq" else 20
+    arrays = [rng.normal(size=(side,) * len(names)) for names in text.split("->")[0].split(",")]
+    inputs = [param(Aval(each.shape, each.dtype)) for each in arrays]
+    graph = optimise(Graph(inputs, [apply("einsum", *inputs, subscripts=text, optimize=False)]))
+    assert any(node.op == "matmul" for node in graph.nodes) == (text == "rqs,rs->rq")
+    (found,) = compile_plan(graph, optimised=True).run(arrays)
+    np.testing.assert_allclose(found, np.einsum(text, *arrays), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("text", ["dh,tdh->th", "i,jk->ijk", "ijk,kl->i", "iij,j->i"])
 def test_other_small_contractions_stay_numpys(text):
     """The axis of a stack is the nearest, nothing is added up, of both operands something is."""

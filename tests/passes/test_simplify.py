@@ -5,7 +5,7 @@ import pytest
 
 from futurex.passes.pipeline import optimise
 from futurex.passes.simplify import simplify
-from futurex.tree import Aval, Graph, apply, dimension, param
+from futurex.tree import Aval, Graph, apply, const, dimension, param
 from futurex.tree.graph import topological
 from futurex.tree.node import dimensions_of
 
@@ -70,3 +70,32 @@ def test_a_few_equal_constants_are_neutral_as_one_is():
     kept, also, added = simplify(graph).outs
     assert kept is also is x
     assert added.op == "add"
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u4", "u8"])
+@pytest.mark.parametrize("ufunc", ["add", "subtract", "maximum"])
+def test_what_is_added_at_places_has_their_type(ufunc, dtype):
+    """Where NumPy's sums are the same: it takes Python's numbers for doubles and integers of 64 bits."""
+    rng = np.random.default_rng(0)
+    table, places = (rng.random(7) * 5).astype(dtype), rng.integers(0, 7, 40)
+    x, i = param(Aval(table.shape, table.dtype), "x"), param(Aval(places.shape, places.dtype), "i")
+
+    def applied(value):
+        if ufunc == "add":
+            return apply("scatter", x, value, i, pattern=(("d", 0),), mode="add")
+        return apply("ufunc_at", x, value, i, ufunc=ufunc, pattern=(("d", 0),))
+
+    wider = {3: ("u8",), -3: ("u4", "u8"), 2**24 + 1: ("f4", "u8"), 2**40: ("i4", "u4", "u8")}
+    for number, kept in wider.items():
+        with np.errstate(all="ignore"):
+            after = simplify(graph := Graph([x, i], [applied(const(number))]))
+            np.testing.assert_array_equal(after(table, places)[0], graph(table, places)[0], strict=True)
+        if dtype not in kept:
+            assert not any(node.aval.weak for node in after.nodes)
+            assert not any(node.op == "ufunc_at" and node.attrs["ufunc"] == "subtract" for node in after.nodes)
+    values = rng.integers(0, 9, 40).astype("i2")
+    y = param(Aval(values.shape, values.dtype), "y")
+    graph = Graph([x, i, y], [applied(y)])
+    after = simplify(graph)
+    np.testing.assert_array_equal(after(table, places, values)[0], graph(table, places, values)[0], strict=True)
+    assert any(node.op == "cast" for node in after.nodes) == (dtype[0] != "u")

@@ -90,6 +90,8 @@ def _at(f: Function, first: str, place: str, apart: int) -> str:
 
 
 def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    if isinstance(inputs[0], Scalar):  # with new axes, as np.stack gives them to numbers
+        return inputs[0] if placed.node.aval.weak else full(e, placed, inputs[:1])
     if _is_stepped(inputs[0], placed.node.attrs["chain"]):
         return _load_stepped(e, placed.node, inputs[0], _dynamic(e, inputs[1:]))
     base = _array(inputs[0])
@@ -222,6 +224,8 @@ def extent_of(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
 _JOINED = ("add", "maximum", "minimum")
 """What joins an element that is there and one that comes."""
 _COMPARED = frozenset(("f4", "f8", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))))
+_SHORT_ROW = 8
+"""Elements of the row that a place stands for up to which they are written out."""
 
 
 class Positions:
@@ -280,11 +284,25 @@ class Positions:
             self.base_strides, *self.chosen_strides, *((0,) * len(self.shape) for _ in self.cells),
             arrays.broadcast_strides(e.function, other, self.shape),
         ]  # fmt: skip
-        _, columns = arrays.merged(self.shape, strides)
+        shape, row = self.shape, self._row(strides)
+        if row:
+            shape, strides = shape[:-1], [own[:-1] for own in strides]
+        _, columns = arrays.merged(shape, strides)
         steps = columns[-1] if columns else (0,) * len(operands)
-        records.run(e, self._kernel(e, name, other.dtype, steps), operands, self.shape, strides)
+        records.run(e, self._kernel(e, name, other.dtype, steps, row or [(0, 0)]), operands, shape, strides)
 
-    def _kernel(self, e: Emitter, name: str, dtype: Dtype, steps: Strides) -> Kernel:
+    def _row(self, strides: Sequence[Strides]) -> list[tuple[int, int]]:
+        """Where the few elements of each place's row lie behind its first one, and where those of the other array do;
+        none where a place has one, or many: they are a loop of their own."""
+        last = self.shape[-1] if len(self.shape) > 1 else None
+        if not isinstance(last, int) or not 1 < last <= _SHORT_ROW or any(own[-1] for own in self.chosen_strides):
+            return []
+        inner, outer = strides[0][-1], strides[-1][-1]
+        return [(k * inner, k * outer) for k in range(last)]
+
+    def _kernel(
+        self, e: Emitter, name: str, dtype: Dtype, steps: Strides, row: Sequence[tuple[int, int]]
+    ) -> Kernel:
         n = len(self.chosen)
         with e.kernels.building(e, len(steps)) as draft:
             f = draft.function
@@ -295,8 +313,14 @@ class Positions:
             ]
             with f.counted("%n") as i:
                 element = _located(f, draft, i, steps, limits, self.steps)
-                _moved(f, name, dtype, element, draft.at(len(steps) - 1, i, steps[-1]))
+                other = draft.at(len(steps) - 1, i, steps[-1])
+                for inner, outer in row:
+                    _moved(f, name, dtype, _behind(f, element, inner), _behind(f, other, outer))
         return draft.kernel
+
+
+def _behind(f: Function, pointer: str, distance: int) -> str:
+    return f.emit(f"getelementptr i8, ptr {pointer}, i64 {distance}") if distance else pointer
 
 
 def _located(

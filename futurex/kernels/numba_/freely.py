@@ -24,16 +24,16 @@ def suits(node: Node) -> bool:
 
 
 class Running:
-    """The reductions ``nodes`` of one function, begun where it begins."""
+    """The reductions ``nodes`` of one function, begun where it begins, of ``count`` running values."""
 
-    def __init__(self, code: Code, nodes: Sequence[Node]) -> None:
-        self.code, self.nodes = code, list(nodes)
+    def __init__(self, code: Code, nodes: Sequence[Node], count: int = RUNNING) -> None:
+        self.code, self.nodes, self.count = code, list(nodes), count
         self.declared: set[str] = set()
         for k, node in enumerate(self.nodes):
             kind, value = register_type(node.dtype), literal(node.dtype, start_of(node))
-            code.run(f"%f{k} = alloca [{RUNNING} x {kind}], align 64")
+            code.run(f"%f{k} = alloca [{count} x {kind}], align 64")
             begun = f"<{', '.join([f'{kind} {value}'] * _LANES)}>"
-            for first in range(0, RUNNING, _LANES):
+            for first in range(0, count, _LANES):
                 place = code.at(kind, f"%f{k}", str(first))
                 code.run(f"store <{_LANES} x {kind}> {begun}, ptr {place}, align 64")
             begins = f"{kind}, " if node.op == "free_sum" else ""
@@ -41,6 +41,10 @@ class Running:
 
     def _across(self, node: Node) -> str:
         return f"llvm.vector.reduce.{_REDUCED[node.op]}.v{_LANES}f{8 * node.dtype.itemsize}"
+
+    def begun(self) -> list[tuple[str, str]]:
+        """Types and first values of those that are carried on one element at a time."""
+        return [(register_type(node.dtype), literal(node.dtype, start_of(node))) for node in self.nodes]
 
     def add(self, body: InCode, node: Node, slot: str, terms: tuple[str, ...]) -> None:
         """One more element, for the running value of this number."""
@@ -52,7 +56,7 @@ class Running:
         vector = f"<{_LANES} x {kind}>"
         parts = [
             code.do(f"load {vector}, ptr {code.at(kind, name, str(first))}, align 64")
-            for first in range(0, RUNNING, _LANES)
+            for first in range(0, self.count, _LANES)
         ]
         while len(parts) > 1:
             parts = [self._joined(node, vector, x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]

@@ -25,6 +25,11 @@ _LONGEST_WRITTEN = 256
 """Bytes of a row up to which whole rows are written so: longer ones take longer to be turned and turned back than they
 take as they lie (softmax of 50 x 50 doubles with a mask 1.2 to 1.4 of the time, of 32 x 32 0.7 to 0.9)."""
 
+_LONGEST_IN_PLACE = 18
+"""Elements of a row from which an operand that has all rows is rather read as it lies, by a single pass: sixteen rows
+along another axis than the last, or a few more of it, are no stream that memory foresees (40 x 40 matrices of 40 x 40
+doubles, times one of these for each: 0.25 of the time; of 22 x 22 0.7, of 16 x 16 1.5)."""
+
 
 def axis_of(sweep: Sweep) -> int | None:
     """The loop along which sixteen rows are neighbours: the last one whose results they are, unless another one wastes
@@ -49,6 +54,8 @@ def suits(sweep: Sweep, count: int) -> bool:
     """Does a kernel gain by this? Its rows are many and short, and some operands have fewer of them."""
     kept = sweep.layout.extents[:-1]
     if len(kept) < 2 or not sweep.rows or sweep.crossed or math.prod(kept) < FEWEST or axis_of(sweep) is None:
+        return False
+    if count >= _LONGEST_IN_PLACE and sweep.stages == 1 and any(all(sweep.mask(each)) for each in sweep.operands):
         return False
     short = all(count * node.dtype.itemsize <= _LONGEST_WRITTEN for node in _written(sweep))
     return short and fits(sweep, count)

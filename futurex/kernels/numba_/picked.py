@@ -28,6 +28,8 @@ from futurex.tree.node import Node
 LEAST_BYTES = 64 * 1024
 """Smaller results stay with NumPy."""
 _ALL, _PICKED = ("s", None, None, None), ("d", 0)
+SHORT_ROW = 128
+"""Bytes of a row up to which its length is part of the text: to copy it is a few instructions then, and no call."""
 _WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
 
 
@@ -52,7 +54,9 @@ def claim(node: Node, threads: int, backend: str) -> Kernel | None:
     if node.aval.nbytes < LEAST_BYTES or not source.size:
         return None
     outer, extent, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
-    text = _text(word, kind.itemsize, _is_signed(kind), outer > 1, inner > 1, may_share())
+    length = inner * node.dtype.itemsize
+    short = length if inner > 1 and length <= SHORT_ROW else 0
+    text = _text(word, kind.itemsize, _is_signed(kind), outer > 1, inner > 1, may_share(), short)
     shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
     call = Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
     return Kernel(call, backend, into=True, contiguous=True, late=call)
@@ -127,9 +131,10 @@ _slot, _geometry = struct.Struct("=q").pack, struct.Struct("=8q").pack
 
 
 @functools.cache
-def _text(word: str, size: int, signed: bool, blocks: bool, rows: bool, threaded: bool) -> str:
+def _text(word: str, size: int, signed: bool, blocks: bool, rows: bool, threaded: bool, short: int = 0) -> str:
     """``size``: bytes of a place, which is counted from the end if it is ``signed`` and below zero; ``blocks``: the
-    axis is not the first; ``rows``: it is not the last, so that a place stands for several elements."""
+    axis is not the first; ``rows``: it is not the last, so that a place stands for several elements, of so many bytes
+    where these are few and known (``short``)."""
     code = Code()
     width = int(word[1:]) // 8
     with code.loop("%low", "%high", carried=[("i1", "false")]) as (task, outside):
@@ -137,10 +142,10 @@ def _text(word: str, size: int, signed: bool, blocks: bool, rows: bool, threaded
             source = code.multiply(code.multiply(task, "%extent"), "%inner")
             target = code.multiply(code.multiply(task, "%each"), "%inner")
             with code.loop("0", "%each", carried=[("i1", outside[0])]) as (number, held):
-                held[0] = _element(code, word, size, signed, rows, width, number, (source, target), held[0])
+                held[0] = _element(code, word, size, signed, rows, width, number, (source, target), held[0], short)
             outside[0] = held[0]
         else:
-            outside[0] = _element(code, word, size, signed, rows, width, task, None, outside[0])
+            outside[0] = _element(code, word, size, signed, rows, width, task, None, outside[0], short)
     copy = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] if rows else []
     return _told(code, outside[0], threaded, copy)
 
@@ -188,17 +193,18 @@ def _place(code: Code, size: int, signed: bool, number: str) -> tuple[str, str]:
 
 def _element(
     code: Code, word: str, size: int, signed: bool, rows: bool, width: int, number: str,
-    starts: tuple[str, str] | None, outside: str,
+    starts: tuple[str, str] | None, outside: str, short: int,
 ) -> str:  # fmt: skip
     """Copy what one place picks; whether it, or one before it, is outside."""
     (source, wrong), target = _place(code, size, signed, number), number
     if rows:
-        source, target = code.multiply(source, "%inner"), code.multiply(target, "%inner")
+        inner = str(short // width) if short else "%inner"
+        source, target = code.multiply(source, inner), code.multiply(target, inner)
     if starts is not None:
         source, target = code.add(starts[0], source), code.add(starts[1], target)
     read, written = code.at(word, "%source", source), code.at(word, "%out", target)
     if rows:
-        length = code.multiply("%inner", str(width))
+        length = str(short) if short else code.multiply("%inner", str(width))
         code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {written}, ptr {read}, i64 {length}, i1 false)")
     else:
         align = min(width, 8)

@@ -18,6 +18,7 @@ from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.places import (
     Elements,
+    added,
     freely_joined,
     joined,
     laid_down,
@@ -174,7 +175,8 @@ class Rows:
         elements.values |= elements.scalars()
         common = dict(elements.values)
         last = code.add("%start", "%count")
-        free = freely.Running(code, joins if all(map(freely.suits, joins)) else [])
+        short = sweep.space.count < TURN
+        free = freely.Running(code, joins if all(map(freely.suits, joins)) else [], LANES if short else TURN)
         joins = [node for node in joins if node not in free.nodes]
         carried = []
         for node in joins:
@@ -190,8 +192,11 @@ class Rows:
             elements.begin(place, code.do(f"sub i64 {place}, %start"))
             for k, node in enumerate(joins):
                 held[k] = freely_joined(elements.body, node, held[k], elements.taken(node))
-            for node in free.nodes:
-                free.add(elements.body, node, slot, elements.terms(node))
+            for k, node in enumerate(free.nodes):
+                if slot:
+                    free.add(elements.body, node, slot, elements.terms(node))
+                else:  # a vector cannot be read at once of whose elements some were just written
+                    held[k] = added(elements.body, node, held[k], elements.terms(node))
             for node in sweep.crossings(stage):
                 total = f"%c{sweep.crossed.index(node)}"
                 crossings.add(elements.body, node, total, place, elements.terms(node))
@@ -211,6 +216,7 @@ class Rows:
                     elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
 
         totals: list[str] = []
+        apart: list[str] = []
         if joins:
             with code.loop("%start", last, str(BLOCK), carried) as (block, totals):
                 mark = len(code.lines)
@@ -221,24 +227,33 @@ class Rows:
                 totals[:] = held
                 self._prefetch(code, elements, block, mark, BLOCK)
         else:
-            whole = code.add("%start", code.do(f"and i64 %count, -{TURN}"))
-            with code.loop("%start", whole, str(TURN)) as (block, _):
-                mark = len(code.lines)
-                with code.loop("0", str(TURN), lanes=LANES, abreast=abreast(sweep)) as (lane, _):
-                    each(code.add(block, lane), [], lane, True)
-                for k, node in enumerate(sent):
-                    row = f"%o{sweep.graph.outs.index(node)}.row"
-                    target = f"getelementptr inbounds {memory_type(node.dtype)}, ptr {row}, i64 {block}"
-                    code.insert(past.sent(f".{k}", target, f"%p{k}", TURN * node.dtype.itemsize))
-                self._prefetch(code, elements, block, mark, TURN)
-            with code.loop(whole, last) as (place, _):
-                each(place, [], code.do(f"sub i64 {place}, {whole}"))
+            whole = "%start"
+            if not (short and free.nodes):
+                whole = code.add("%start", code.do(f"and i64 %count, -{TURN}"))
+                with code.loop("%start", whole, str(TURN)) as (block, _):
+                    mark = len(code.lines)
+                    with code.loop("0", str(TURN), lanes=LANES, abreast=abreast(sweep)) as (lane, _):
+                        each(code.add(block, lane), [], lane, True)
+                    for k, node in enumerate(sent):
+                        row = f"%o{sweep.graph.outs.index(node)}.row"
+                        target = f"getelementptr inbounds {memory_type(node.dtype)}, ptr {row}, i64 {block}"
+                        code.insert(past.sent(f".{k}", target, f"%p{k}", TURN * node.dtype.itemsize))
+                    self._prefetch(code, elements, block, mark, TURN)
+            for width in (LANES, LANES // 2) if free.nodes else ():  # of short rows that is most of all elements
+                begin, whole = whole, code.add("%start", code.do(f"and i64 %count, -{width}"))
+                with code.loop(begin, whole, str(width)) as (block, _):
+                    mark = len(code.lines)
+                    with code.loop("0", str(width), lanes=width) as (lane, _):
+                        each(code.add(block, lane), [], lane)
+                    self._prefetch(code, elements, block, mark, width)
+            with code.loop(whole, last, carried=free.begun()) as (place, apart):
+                each(place, apart)
         elements.values = common
         for node, total in zip(joins, totals, strict=True):
             elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
-        for node in free.nodes:
+        for node, value in zip(free.nodes, apart, strict=True):
             pointer = f"%j{self.joins.index(node)}"
-            before = elements.body.load(node.dtype, pointer)
+            before = joined(elements.body, node, elements.body.load(node.dtype, pointer), value)
             elements.body.store(node.dtype, joined(elements.body, node, before, free.finish(node)), pointer)
         if sweep.guarded:
             report(code)
