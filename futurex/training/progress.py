@@ -38,8 +38,10 @@ class Progress:
     ...     progress.epoch({"epoch": 1, "loss": 1.1, "samples_per_second": 5100.0})
     """
 
-    def __init__(self, total_steps: int, epochs: int, stream: TextIO | None = None) -> None:
-        """`stream` is standard error by default. Raises `ValueError` for a run without steps or epochs."""
+    def __init__(self, total_steps: int, epochs: int, stream: TextIO | None = None, note: str = "") -> None:
+        """`stream` is standard error by default; `note` is shown below a notebook's line. Raises `ValueError` for a run
+        without steps or epochs.
+        """
         if total_steps < 1 or epochs < 1:
             raise ValueError(f"total_steps and epochs must be at least 1, not {total_steps} and {epochs}")
         self.epochs = epochs
@@ -47,7 +49,7 @@ class Progress:
         self._steps = total_steps
         self._bar: Any = None
         self._task: Any = None
-        self._cell = _Cell() if stream is None and _in_a_notebook() else None
+        self._cell = _Cell(note) if stream is None and _in_a_notebook() else None
         self._begin()
 
     @_where_it_can_be
@@ -109,9 +111,9 @@ class _Cell:
 
     PAUSE = 0.25  # seconds between two messages to the browser
 
-    def __init__(self) -> None:
-        self._line, self._shown = "", 0.0
-        self._display: Any = require("IPython.display", "notebook").display(_text(""), raw=True, display_id=True)
+    def __init__(self, note: str) -> None:
+        self._line, self._shown, self._note = "", 0.0, note
+        self._display: Any = require("IPython.display", "notebook").display(_text(note), raw=True, display_id=True)
 
     def show(self, line: str) -> None:
         """Show this line, now or with one of the next."""
@@ -122,7 +124,7 @@ class _Cell:
     def end(self) -> None:
         """Show the last line."""
         self._shown = time.monotonic()
-        self._display.update(_text(self._line), raw=True)
+        self._display.update(_text("\n".join(filter(None, (self._line, self._note)))), raw=True)
 
 
 def _text(line: str) -> dict[str, str]:

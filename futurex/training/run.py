@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import threading
 import warnings
@@ -75,6 +76,7 @@ class Run:
         self._lock = threading.Lock()
         self._callbacks = Callbacks(()) if callbacks is None else callbacks
         self._callbacks.begin(self)
+        self._number = next(_numbers)
         _under_way.add(self)
         work.subscribe(self._heard)
         work.add_done_callback(self._ended)
@@ -270,10 +272,18 @@ class Run:
         if left_out > 1:
             lines[ENDS:-ENDS] = [f"<tr><td colspan={len(names)}>… {left_out:,} more in <code>history</code></td></tr>"]
         rows = "".join(lines)
-        return f"<div><code>{escape(repr(self))}</code><table><tr>{head}</tr>{rows}</table></div>"
+        # A cell cuts off what is wider than the window, unless it can be scrolled.
+        table = f"<table><tr>{head}</tr>{rows}</table>"
+        return f"<div style='overflow-x:auto'><code>{escape(repr(self))}</code>{table}</div>"
 
 
 _under_way: weakref.WeakSet[Run] = weakref.WeakSet()
+_numbers = itertools.count()
+
+
+def under_way() -> list[Run]:
+    """The runs of this process that go on, those first that began first."""
+    return sorted((run for run in list(_under_way) if not run.done()), key=lambda run: run._number)
 
 
 def _orphan_all() -> None:
