@@ -157,3 +157,18 @@ def test_a_cell_that_is_run_again_says_that_the_first_run_goes_on(monkeypatch):
         fx.attach("loss")
     begin(1).result(60)
     assert "beside" not in shown[-1]
+
+
+def test_the_users_own_figures_are_shown(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+
+    def loss(w, x):
+        return ((x - w) ** 2).mean(), {"reach": abs(w).max()}
+
+    x = np.ones((8, 2))
+    run = fx.fit(loss, np.zeros(2), (x,), epochs=2, validation=(x,), metrics={"worst": lambda w, x: abs(x - w).max()})
+    run.result(60)
+    line = stream.getvalue().splitlines()[-1]
+    names = ["loss", "val_loss", "reach", "worst", "samples_per_second", "seconds"]
+    assert [word for word in line.split() if word in names] == names
+    assert [part.partition("<")[0] for part in run._repr_html_().split("<th scope='col'>")[1:]] == ["epoch", *names]

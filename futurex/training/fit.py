@@ -30,7 +30,7 @@ from futurex.training.callbacks import Callbacks, EarlyStopping, restored
 from futurex.training.checkpoint import CheckpointError, Claim, latest, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
-from futurex.training.progress import Progress
+from futurex.training.progress import TAKEN, Progress
 from futurex.training.run import Run, under_way
 from futurex.training.saving import Saving, looks
 from futurex.training.strategy import all_reduce
@@ -41,10 +41,6 @@ from futurex.tree.pytree import flatten, leaf_paths, unflatten
 Metrics = Mapping[str, Callable[..., Any]]
 CALLER = 4  # of fit: behind _begun, fit itself, and what folds its tracebacks
 EVALUATION_ROWS = 512  # rows of a validation batch, if the training's are fewer
-TAKEN = frozenset({
-    "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
-    "exposed_comm_seconds", "hidden_comm_share",
-})  # fmt: skip
 
 
 @folds

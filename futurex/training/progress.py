@@ -10,7 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TextIO
 
 from futurex.errors import MissingExtra, require
 
-SHOWN = ("loss", "val_loss", "accuracy", "samples_per_second", "seconds")
+TAKEN = frozenset({
+    "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
+    "exposed_comm_seconds", "hidden_comm_share",
+})  # fmt: skip
+"""What records of epochs say of themselves; all other figures are the user's own."""
 _P = ParamSpec("_P")
 
 
@@ -68,8 +72,8 @@ class Progress:
 
     @_where_it_can_be
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """Print one line about an epoch that has ended: those of the usual figures that `record` has."""
-        figures = [f"{name} {figure(record[name])}" for name in SHOWN if record.get(name) is not None]
+        """Print one line about an epoch that has ended: the usual figures that `record` has, and the user's own."""
+        figures = [f"{name} {figure(record[name])}" for name in shown(record)]
         line = f"epoch {record['epoch']}/{self.epochs}  " + "  ".join(figures)
         if self._cell is not None:
             self._cell.show(line)
@@ -156,6 +160,17 @@ def _live_line(stream: TextIO, total_steps: int) -> tuple[Any, Any]:
     task = bar.add_task("", total=total_steps, epoch="-", loss="-", rate="")
     bar.start()
     return bar, task
+
+
+def shown(*records: Mapping[str, Any]) -> list[str]:
+    """The names of the figures that are shown of these epochs: the losses, the user's own, and how fast it went.
+
+    >>> shown({"epoch": 1, "loss": 0.5, "samples_per_second": 9e2, "f1": 0.8}, {"epoch": 2, "loss": 0.4, "val_loss": 1})
+    ['loss', 'val_loss', 'f1', 'samples_per_second']
+    """
+    own = dict.fromkeys(name for record in records for name in record if name not in TAKEN)
+    names = ("loss", "val_loss", *own, "samples_per_second", "seconds")
+    return [name for name in names if any(record.get(name) is not None for record in records)]
 
 
 def figure(value: Any) -> str:

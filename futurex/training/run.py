@@ -26,13 +26,12 @@ from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.callbacks import Callbacks
 from futurex.training.checkpoint import Checkpoint, Claim, save
 from futurex.training.loop import Outcome
-from futurex.training.progress import Progress, figure
+from futurex.training.progress import Progress, figure, shown
 from futurex.training.strategy.base import whole
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, unflatten
 
 ENDS = 12  # epochs of a long run that a notebook shows at its beginning and its end
-SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
 
 
 class Run:
@@ -262,7 +261,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         # A resumed run may have begun without validation, or without the accuracy, or go on without.
-        names = [name for name in SHOWN if any(name in record for record in self.history)]
+        names = ["epoch", *shown(*self.history)] if self.history else []
         head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in names)
         lines = [
             "<tr>" + "".join(f"<td>{figure(record[name]) if name in record else ''}</td>" for name in names) + "</tr>"
