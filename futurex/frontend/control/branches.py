@@ -484,6 +484,8 @@ def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
+    if name == RESULT and guarded is not None:  # the error is about the name that was returned
+        name = next(each._guard[1] for each, flag in zip((a, b), flags, strict=True) if flag is not None)
     first, second = builder.branches
     aliases = (*aliases_of(a, first.owned), *aliases_of(b, second.owned))
     which_of = builder.bound_to(kind, a, b)
