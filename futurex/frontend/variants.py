@@ -318,6 +318,7 @@ class Learned:
         trace.numbering = Numbering() if self.counts else None
         trace.begun = self.begun
         trace.exact, trace.may_tell = self.exact is True, self.exact is False
+        trace.in_vain = self.exact is None
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:

@@ -403,7 +403,7 @@ def _plan_half(builder: _Outputs, value: Any, in_then: bool) -> Plan:
         return lambda outs, pred: Alternatives(outs[slot], *(part(outs, pred) for part in inner))
     if any(type(each) is not tuple for each in containers(value)):
         raise Escape("a list or dict that is returned in one branch only", "it is somebody's")
-    if not all(isinstance(each, (Tracer, np.generic, *PLAIN)) for each in flatten(value)[0]):
+    if not all(isinstance(each, (Tracer, Either, np.generic, *PLAIN)) for each in flatten(value)[0]):
         raise Escape("an object that is returned in one branch only", "it is somebody's")
     return _plan_half_bound(builder, ALONE, *((value, UNDEF) if in_then else (UNDEF, value)))
 
@@ -515,6 +515,8 @@ def _known_flag(flag: Node | None) -> Node:
 
 
 def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
+    if type(leaf) is Either:
+        return _plan_half_either(builder, name, leaf, in_then)
     if not is_numeric(leaf):
         return lambda outs, pred: leaf
     node = builder.node(leaf, 0 if in_then else 1)
@@ -535,3 +537,12 @@ def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owne
     return lambda outs, pred: merged_tracer(
         outs[slot], kind, aliases, outs[bound], name, loose, builder.site, which_of(outs)
     )
+
+
+def _plan_half_either(builder: _Outputs, name: str, leaf: Either, in_then: bool) -> Plan:
+    """One of several things, which one the flags of that branch say."""
+    sorts = Sorts(leaf)
+    nodes = sorts.nodes(leaf, functools.partial(builder.node, branch=0 if in_then else 1))
+    pairs = [(node, zeros(node.aval)) for node in nodes]
+    slots = [builder.add(*(pair if in_then else pair[::-1]), name) for pair in pairs]
+    return lambda outs, pred: sorts.made([outs[slot] for slot in slots], leaf.what, leaf.why)
