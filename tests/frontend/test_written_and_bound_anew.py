@@ -247,8 +247,8 @@ def a_sum_that_begins_with_it(x, n):
 SHARED = [
     other_name, view_read_in_a_round, name_bound_in_a_round, in_a_list, in_a_closure, history, kept_by_a_round,
     kept_by_some_rounds, changing_places, the_same_at_first, the_callers, of_an_outer_round, by_a_function, is_it,
-    looked_at_by_pairs, another_name_that_rounds_bind_anew, a_view_that_rounds_bind_anew, an_entry_that_rounds_bind_anew,
-    a_sum_that_begins_with_it,
+    looked_at_by_pairs, another_name_that_rounds_bind_anew, a_view_that_rounds_bind_anew,
+    an_entry_that_rounds_bind_anew, a_sum_that_begins_with_it,
 ]  # fmt: skip
 
 
