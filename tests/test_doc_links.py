@@ -36,3 +36,10 @@ def test_every_decision_is_listed_under_its_title():
         title = file.read_text().partition("\n")[0].removeprefix("# ")
         assert int(title.partition(".")[0]) == int(file.name[:3]), file.name
         assert f"- [{title}]({file.name})\n" in listed, f"docs/decisions/README.md does not list {file.name}"
+
+
+def test_every_setting_is_documented():
+    page, package = (ROOT / "docs/seeing.md").read_text(), ROOT / "futurex"
+    read = {name for file in package.rglob("*.py") for name in re.findall(r'"(FUTUREX(?:_[A-Z]+)*)"', file.read_text())}
+    assert len(read) > 10
+    assert not {name for name in read if not re.search(rf"`{name}[=`]", page)}

@@ -73,6 +73,7 @@ def test_the_handle_is_there_at_once_and_tells_what_happens():
     assert last["val_loss"] == pytest.approx(float(np.asarray(mean_square(result, *data))))
     assert repr(run) == f"<Run 'line' done, epoch 3, step 9, loss {last['loss']:.4g}>"
     assert "<table>" in run._repr_html_()
+    assert run._repr_html_().startswith("<div style='overflow-x:auto'>")  # what is wider than the window is not lost
     assert "&lt;Run &#x27;line&#x27; done" in run._repr_html_()
 
 

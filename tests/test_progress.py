@@ -131,3 +131,44 @@ def test_a_notebook_says_below_the_cell_that_a_run_failed_whose_result_nobody_as
     with pytest.raises(ValueError, match="too large"):
         run.result(60)
     assert shown[-1] == "failed with ValueError: too large; run.result() raises it"
+
+
+def test_a_cell_that_is_run_again_says_that_the_first_run_goes_on(monkeypatch):
+    shown = below_the_cell(monkeypatch)
+
+    def loss(w, x):
+        return ((x - w) ** 2).mean()
+
+    def begin(epochs):
+        return fx.fit(loss, np.zeros(2), np.ones((8, 2)), epochs=epochs)
+
+    first = begin(10**7)
+    try:
+        with pytest.raises(LookupError, match=r"no run 'other' goes on in this process; there is 'loss'"):
+            fx.attach("other")
+        assert not any("beside" in each for each in shown)
+        begin(1).result(60)
+        assert shown[-1].endswith("\nbeside another run 'loss', which goes on: fx.attach('loss').stop() ends it")
+        assert fx.attach("loss") is first
+    finally:
+        first.stop()
+    first.result(60)
+    with pytest.raises(LookupError, match="there is none"):
+        fx.attach("loss")
+    begin(1).result(60)
+    assert "beside" not in shown[-1]
+
+
+def test_the_users_own_figures_are_shown(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+
+    def loss(w, x):
+        return ((x - w) ** 2).mean(), {"reach": abs(w).max()}
+
+    x = np.ones((8, 2))
+    run = fx.fit(loss, np.zeros(2), (x,), epochs=2, validation=(x,), metrics={"worst": lambda w, x: abs(x - w).max()})
+    run.result(60)
+    line = stream.getvalue().splitlines()[-1]
+    names = ["loss", "val_loss", "reach", "worst", "samples_per_second", "seconds"]
+    assert [word for word in line.split() if word in names] == names
+    assert [part.partition("<")[0] for part in run._repr_html_().split("<th scope='col'>")[1:]] == ["epoch", *names]

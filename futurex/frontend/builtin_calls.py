@@ -87,6 +87,7 @@ def _range(*args: Any) -> Any:
         if isinstance(bound, Tracer) and bound.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
     if is_unknown(step):
+        step = number_of(node_of(step), "i")  # a range counts in Python's ints, whatever it is given
         control.assert_not(Runtime.binary("eq", step, 0), ValueError("range() arg 3 must not be zero"))
         up = Runtime.known(Runtime.binary("gt", step, 0))
         return TracedRange(start, stop, step, up)

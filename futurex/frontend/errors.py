@@ -40,6 +40,7 @@ class Escape(Signal):
         self.numbers: set[Any] = set()  # numbers from outside that could be inputs, as guards know them
         self.counts = False  # could a trace go on that numbers its arrays?
         self.one_by_one = False  # without lists as arrays, could a trace go on along each way out of a loop alone?
+        self.foreign = ""  # which argument is another library's array: that may be all that is wrong
         self.source: Source | None = here()
         self.reached = reached_from(self.source)  # the line that called the library that the source is in
 
@@ -51,7 +52,8 @@ class Escape(Signal):
         if self.reached and self.source:
             line += f"\n  which comes to {self.source.place()}: {self.source.text()}"
         do = f"\n  do: {self.do}" if self.do else ""
-        return f"{where}{self.what}{line}\n  why: {self.why}{do}"
+        foreign = f"\n  {self.foreign}" if self.foreign else ""
+        return f"{where}{self.what}{line}\n  why: {self.why}{do}{foreign}"
 
     def as_error(self) -> StagingError:
         error = StagingError(self.explain())

@@ -202,3 +202,13 @@ def argument_paths(function: Any, structure: Structure) -> list[str]:
     names += [f"argument_{number}" for number in range(len(names), len(positional.children))]
     named = [*zip(names, positional.children, strict=False), *zip(keyword.keys, keyword.children, strict=True)]
     return [path for name, child in named for path in leaf_paths(child, f"/{name}")]
+
+
+def foreign_argument(function: Any, leaves: list[Any], structure: Structure) -> str:
+    """Says which leaf of ``(args, kwargs)`` is an array of another library, which is not staged; "" if none is."""
+    for place, leaf in enumerate(leaves):
+        kind = type(leaf)
+        if hasattr(kind, "__array__") and not isinstance(leaf, np.ndarray | np.generic | Array):
+            path, library = argument_paths(function, structure)[place], kind.__module__.partition(".")[0]
+            return f"{path}, a {kind.__qualname__} of {library}, is not staged: give np.asarray of it"
+    return ""

@@ -88,6 +88,11 @@ class Outputs:
         if isinstance(leaf, Tracer):
             if leaf._loose:
                 current().tell()
+                if current().in_vain:
+                    what = "a number that is Python's in some branch and NumPy's in another, as a result"
+                    refused = Escape(what, "which of the two it is depends on data", "give it one type before")
+                    refused.source, refused.reached = leaf._node.src or refused.source, None
+                    raise refused
             return self._array(leaf)
         if type(leaf) is Either:
             return self._either(leaf)

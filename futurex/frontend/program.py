@@ -10,7 +10,7 @@ from futurex.frontend import calls
 from futurex.frontend.control.either import as_one
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
-from futurex.frontend.keys import argument_paths
+from futurex.frontend.keys import argument_paths, foreign_argument
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
@@ -103,6 +103,7 @@ def lower(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program
             without_values(error)
             raise
         if not learned.more(trace, escape):
+            escape.foreign = foreign_argument(plain, leaves, structure)
             raise escape.as_error() from None
 
 

@@ -6,6 +6,7 @@ import re
 import string
 from typing import Any, NoReturn
 
+from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import any_traced, refuse_special
 from futurex.frontend.trace import current
@@ -71,6 +72,8 @@ def formatted(value: Any, conversion: str = "", spec: Any = "") -> Any:
         spec.used()
     if isinstance(value, TracedText) and conversion in ("", "s") and not spec:
         return value
+    if conversion in ("", "s"):
+        value = of_one_dtype(value)
     if isinstance(value, Tracer) and value._node.op != "const":
         if value._loose and conversion in ("r", "a"):
             current().tell()
@@ -133,6 +136,8 @@ def percent(text: str, values: Any) -> Any:
 def _with_percent(value: Any, spec: str, kind: str) -> Any:
     if isinstance(value, TracedText) and spec == "%s":
         return value
+    if kind not in "ra":
+        value = of_one_dtype(value)
     if isinstance(value, Tracer) and value._node.op == "const":
         return Value(kind_of_value(value), "%", spec).text(value._node.value)
     if not isinstance(value, Tracer):

@@ -139,6 +139,7 @@ class Trace:
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
         self.exact = self.inexact = False  # are Python's numbers told from NumPy's of one type? did it matter?
+        self.in_vain = False  # was a trace that tells them apart given up?
         self.crowded = False  # was a name more things than a loop carries?
         self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None

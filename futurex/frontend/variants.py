@@ -19,7 +19,7 @@ from futurex.frontend.gathered import gathered
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import kept_apart
-from futurex.frontend.keys import Key, alike, argument_paths, leaf_key
+from futurex.frontend.keys import Key, alike, argument_paths, foreign_argument, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
@@ -264,6 +264,7 @@ def trace_call(
                 continue
             if not opened and fragments is not None and fragments.admit(variant.escape):
                 continue
+            variant.escape.foreign = foreign_argument(function, leaves, structure)
         if numbers and variant.graph is None:
             variant = trace_call(function, leaves, structure, fragments, opened)
             variant.fixed = True
@@ -317,6 +318,7 @@ class Learned:
         trace.numbering = Numbering() if self.counts else None
         trace.begun = self.begun
         trace.exact, trace.may_tell = self.exact is True, self.exact is False
+        trace.in_vain = self.exact is None
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:

@@ -30,8 +30,8 @@ from futurex.training.callbacks import Callbacks, EarlyStopping, restored
 from futurex.training.checkpoint import CheckpointError, Claim, latest, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
-from futurex.training.progress import Progress
-from futurex.training.run import Run
+from futurex.training.progress import TAKEN, Progress
+from futurex.training.run import Run, under_way
 from futurex.training.saving import Saving, looks
 from futurex.training.strategy import all_reduce
 from futurex.training.strategy.base import Options, Strategy
@@ -41,10 +41,6 @@ from futurex.tree.pytree import flatten, leaf_paths, unflatten
 Metrics = Mapping[str, Callable[..., Any]]
 CALLER = 4  # of fit: behind _begun, fit itself, and what folds its tracebacks
 EVALUATION_ROWS = 512  # rows of a validation batch, if the training's are fewer
-TAKEN = frozenset({
-    "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
-    "exposed_comm_seconds", "hidden_comm_share",
-})  # fmt: skip
 
 
 @folds
@@ -194,7 +190,7 @@ def fit(
             watch=watch,
             commit_every=0 if commit_every is None else whole_number("commit_every", commit_every, 1),
         )  # fmt: skip
-        display = Progress(task.epochs * batches, task.epochs) if progress else None
+        display = Progress(task.epochs * batches, task.epochs, note=_beside(name or model.name)) if progress else None
         if on is None:  # a cluster has been sent its own by then; here the caller may go on to change them
             arrays, held_out = tuple(map(kept, arrays)), tuple(map(kept, held_out))
         args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
@@ -210,21 +206,42 @@ def fit(
 
 
 @folds
-def attach(name: str, on: Group) -> Run:
-    """The handle of an elastic run (``fit(..., commit_every=k, name=name)``) that another driver started.
+def attach(name: str, on: Group | None = None) -> Run:
+    """The handle of a run that goes on in this process, or of one on a cluster that another driver started.
+
+    Without ``on`` it is the run of this process that has this name (of several the one that began first), whose handle
+    a notebook's cell that was run again, for example, has written over.
+
+    ``on`` a cluster it is an elastic run (``fit(..., commit_every=k, name=name)``).
 
     Such a run belongs to its cluster, and goes on there when its driver is gone, if the cluster is one that the driver
     did not start. The handle has all that the first one had, its history included; any number of drivers may follow a
-    run. Raises LookupError, naming those there are, where the cluster has none of this name.
+    run. Raises LookupError, naming those there are, where none has this name.
 
     >>> with fx.Cluster("tcp://127.0.0.1:8786") as cluster:  # doctest: +SKIP
     ...     params = fx.attach("har", cluster).result()
     """
+    if on is None:
+        found = [run for run in under_way() if run.name == name]
+        if not found:
+            there = ", ".join(dict.fromkeys(repr(run.name) for run in under_way())) or "none"
+            raise LookupError(
+                f"no run {name!r} goes on in this process; there is {there}. One on a cluster is attached to with "
+                "on=fx.Cluster(address)"
+            )
+        return found[0]
     if not isinstance(on, ElasticGroup):
         raise TypeError(f"a run is attached to on a cluster, on=fx.Cluster(address), not on {on!r}")
     work, about = on.attached(name)
     graph, structures, placements, folder = about
     return Run(name, work, graph, structures, placements, folder, None)
+
+
+def _beside(name: str) -> str:
+    """What a notebook says of another run of this name that goes on: that of a cell that is run again, mostly."""
+    if not any(run.name == name for run in under_way()):
+        return ""
+    return f"beside another run {name!r}, which goes on: fx.attach({name!r}).stop() ends it"
 
 
 @functools.cache

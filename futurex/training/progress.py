@@ -10,7 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TextIO
 
 from futurex.errors import MissingExtra, require
 
-SHOWN = ("loss", "val_loss", "accuracy", "samples_per_second", "seconds")
+TAKEN = frozenset({
+    "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
+    "exposed_comm_seconds", "hidden_comm_share",
+})  # fmt: skip
+"""What records of epochs say of themselves; all other figures are the user's own."""
 _P = ParamSpec("_P")
 
 
@@ -38,8 +42,10 @@ class Progress:
     ...     progress.epoch({"epoch": 1, "loss": 1.1, "samples_per_second": 5100.0})
     """
 
-    def __init__(self, total_steps: int, epochs: int, stream: TextIO | None = None) -> None:
-        """`stream` is standard error by default. Raises `ValueError` for a run without steps or epochs."""
+    def __init__(self, total_steps: int, epochs: int, stream: TextIO | None = None, note: str = "") -> None:
+        """`stream` is standard error by default; `note` is shown below a notebook's line. Raises `ValueError` for a run
+        without steps or epochs.
+        """
         if total_steps < 1 or epochs < 1:
             raise ValueError(f"total_steps and epochs must be at least 1, not {total_steps} and {epochs}")
         self.epochs = epochs
@@ -47,7 +53,7 @@ class Progress:
         self._steps = total_steps
         self._bar: Any = None
         self._task: Any = None
-        self._cell = _Cell() if stream is None and _in_a_notebook() else None
+        self._cell = _Cell(note) if stream is None and _in_a_notebook() else None
         self._begin()
 
     @_where_it_can_be
@@ -66,8 +72,8 @@ class Progress:
 
     @_where_it_can_be
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """Print one line about an epoch that has ended: those of the usual figures that `record` has."""
-        figures = [f"{name} {figure(record[name])}" for name in SHOWN if record.get(name) is not None]
+        """Print one line about an epoch that has ended: the usual figures that `record` has, and the user's own."""
+        figures = [f"{name} {figure(record[name])}" for name in shown(record)]
         line = f"epoch {record['epoch']}/{self.epochs}  " + "  ".join(figures)
         if self._cell is not None:
             self._cell.show(line)
@@ -109,9 +115,9 @@ class _Cell:
 
     PAUSE = 0.25  # seconds between two messages to the browser
 
-    def __init__(self) -> None:
-        self._line, self._shown = "", 0.0
-        self._display: Any = require("IPython.display", "notebook").display(_text(""), raw=True, display_id=True)
+    def __init__(self, note: str) -> None:
+        self._line, self._shown, self._note = "", 0.0, note
+        self._display: Any = require("IPython.display", "notebook").display(_text(note), raw=True, display_id=True)
 
     def show(self, line: str) -> None:
         """Show this line, now or with one of the next."""
@@ -122,7 +128,7 @@ class _Cell:
     def end(self) -> None:
         """Show the last line."""
         self._shown = time.monotonic()
-        self._display.update(_text(self._line), raw=True)
+        self._display.update(_text("\n".join(filter(None, (self._line, self._note)))), raw=True)
 
 
 def _text(line: str) -> dict[str, str]:
@@ -154,6 +160,17 @@ def _live_line(stream: TextIO, total_steps: int) -> tuple[Any, Any]:
     task = bar.add_task("", total=total_steps, epoch="-", loss="-", rate="")
     bar.start()
     return bar, task
+
+
+def shown(*records: Mapping[str, Any]) -> list[str]:
+    """The names of the figures that are shown of these epochs: the losses, the user's own, and how fast it went.
+
+    >>> shown({"epoch": 1, "loss": 0.5, "samples_per_second": 9e2, "f1": 0.8}, {"epoch": 2, "loss": 0.4, "val_loss": 1})
+    ['loss', 'val_loss', 'f1', 'samples_per_second']
+    """
+    own = dict.fromkeys(name for record in records for name in record if name not in TAKEN)
+    names = ("loss", "val_loss", *own, "samples_per_second", "seconds")
+    return [name for name in names if any(record.get(name) is not None for record in records)]
 
 
 def figure(value: Any) -> str:

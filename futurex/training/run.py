@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import threading
 import warnings
@@ -25,13 +26,12 @@ from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.callbacks import Callbacks
 from futurex.training.checkpoint import Checkpoint, Claim, save
 from futurex.training.loop import Outcome
-from futurex.training.progress import Progress, figure
+from futurex.training.progress import Progress, figure, shown
 from futurex.training.strategy.base import whole
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, unflatten
 
 ENDS = 12  # epochs of a long run that a notebook shows at its beginning and its end
-SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
 
 
 class Run:
@@ -75,6 +75,7 @@ class Run:
         self._lock = threading.Lock()
         self._callbacks = Callbacks(()) if callbacks is None else callbacks
         self._callbacks.begin(self)
+        self._number = next(_numbers)
         _under_way.add(self)
         work.subscribe(self._heard)
         work.add_done_callback(self._ended)
@@ -260,7 +261,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         # A resumed run may have begun without validation, or without the accuracy, or go on without.
-        names = [name for name in SHOWN if any(name in record for record in self.history)]
+        names = ["epoch", *shown(*self.history)] if self.history else []
         head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in names)
         lines = [
             "<tr>" + "".join(f"<td>{figure(record[name]) if name in record else ''}</td>" for name in names) + "</tr>"
@@ -270,10 +271,18 @@ class Run:
         if left_out > 1:
             lines[ENDS:-ENDS] = [f"<tr><td colspan={len(names)}>… {left_out:,} more in <code>history</code></td></tr>"]
         rows = "".join(lines)
-        return f"<div><code>{escape(repr(self))}</code><table><tr>{head}</tr>{rows}</table></div>"
+        # A cell cuts off what is wider than the window, unless it can be scrolled.
+        table = f"<table><tr>{head}</tr>{rows}</table>"
+        return f"<div style='overflow-x:auto'><code>{escape(repr(self))}</code>{table}</div>"
 
 
 _under_way: weakref.WeakSet[Run] = weakref.WeakSet()
+_numbers = itertools.count()
+
+
+def under_way() -> list[Run]:
+    """The runs of this process that go on, those first that began first."""
+    return sorted((run for run in list(_under_way) if not run.done()), key=lambda run: run._number)
 
 
 def _orphan_all() -> None:

@@ -305,7 +305,9 @@ def test_two_runs_of_one_name_are_refused_and_unknown_ones_named(cluster):
     with pytest.raises(LookupError, match=r"no elastic run 'never'.*'twice'"):
         fx.attach("never", cluster)
     with pytest.raises(TypeError, match=r"fx\.Cluster"):
-        fx.attach("twice", None)
+        fx.attach("twice", "here")
+    with pytest.raises(LookupError, match=r"no run 'twice'.*fx\.Cluster"):
+        fx.attach("twice")
 
 
 @pytest.fixture

@@ -94,6 +94,29 @@ def traced_step(x, n):
     return s
 
 
+@cases(LONG.astype(np.float32), np.int8(5))
+def step_of_a_small_integer(x, n):
+    s = np.float32(0)
+    for i in range(0, 40, n):  # Python's ints, whatever the step is: s stays in single precision
+        s = s * 0.5 + x[i] * i
+    return s, i
+
+
+@cases(LONG, np.array(7))
+def steps_backwards(x, n):
+    out = []
+    for i in range(39, n, -n):
+        out.append(i / 3 + x[i])
+    return np.array(out)
+
+
+@cases(LONG, np.uint8(5))
+def no_round_and_a_name(x, n):
+    for i in range(n, 0, -n):  # 251
+        k = x[i]
+    return k
+
+
 @cases(LONG, np.array(25))
 def enumerate_traced_range(x, n):
     s = 0.0

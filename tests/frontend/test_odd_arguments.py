@@ -317,3 +317,24 @@ def test_a_sum_of_one_element_in_a_shape_that_the_run_knows_is_no_view_of_the_ar
 
 def test_an_element_of_an_array_without_dimensions_is_not_at_a_boolean():
     check_every_odd_argument(lambda x, n: np.array(x[0, 0]).item(n), [True, False, 0, -1, np.True_, None, (0,), ()])
+
+
+class Tensor:
+    """An array of another library."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(3, dtype)
+
+    def __mul__(self, other):
+        return np.asarray(self) * other
+
+
+@pytest.mark.parametrize("call", [lambda w, batch: (batch["x"] * w).sum(), lambda w, batch: np.dot(batch["x"], w)])
+def test_an_array_of_another_library_is_named(call):
+    assert fx.futurize(call)(np.ones(3), {"x": Tensor()}) == 3
+    said = f"batch/x, a Tensor of {__name__.partition('.')[0]}, is not staged: give np.asarray of it"
+    for slope in (fx.grad(call), lambda *args: fx.lower(call, *args)):
+        with pytest.raises(fx.StagingError) as caught:
+            slope(np.ones(3), {"x": Tensor()})
+        assert said in str(caught.value)
+    np.testing.assert_array_equal(fx.grad(call)(np.ones(3), {"x": np.asarray(Tensor())}), np.ones(3))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from compare import check, plain
+from compare import bits, check, plain
 
 import futurex as fx
 
@@ -68,8 +68,33 @@ def nested(x, c):
     return (x[1], None), "b"
 
 
+def number_of_either_kind(x, c):
+    s = c if x[1] < 0 else x[1]
+    if x[0] > c:
+        return x
+    return s
+
+
+def pair_with_a_number_of_either_kind(x, c):
+    if x[0] > 5:
+        return c, x
+    if x[0] > -c:
+        return x, 0.25
+    return x, x[1]
+
+
+def tuple_or_nothing_or_a_number(x, c):
+    best = None
+    if x[0] > c:
+        best = np.float32(x[0])
+    if x[1] > c:
+        return x[:2], 1
+    return best
+
+
 CASES = first_above, first_by_enumerate, numbers_or_others, pair_of_places, array_or_none, tuples_of_three_shapes, \
-    one_array_twice, nested  # fmt: skip
+    one_array_twice, nested, number_of_either_kind, pair_with_a_number_of_either_kind, \
+    tuple_or_nothing_or_a_number  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["background", "wait"])
@@ -150,3 +175,14 @@ def test_parts_that_are_several_things_keep_their_types(case, mode, monkeypatch)
 
 def types(value):
     return tuple(map(types, value)) if isinstance(value, tuple) else type(value)
+
+
+@pytest.mark.parametrize("case", CASES[-3:])
+def test_numbers_of_either_kind_beside_others_are_staged(case):
+    f = fx.futurize(case)
+    for x in (X, -X, 9 * X):
+        for c in (0.5, -0.5):
+            found, expected = plain(f(x, c)), case(x, c)
+            assert bits(found) == bits(expected)
+            assert types(found) == types(expected), f.explain()
+    assert "runs as plain NumPy" not in f.explain(), f.explain()

@@ -60,6 +60,8 @@ CASES = {
     "short rows": (added, numbers(50, 3, dtype="f8"), numbers(300, 3, dtype="f8"), places(50, 300)),
     "numbers": (added, numbers(50), numbers(3000), places(50, 3000)),
     "places of 32 bits": (added, numbers(50, 20), numbers(300, 20), places(50, 300, dtype="i4")),
+    "the last of each row, counted from behind": (
+        added_at_both, numbers(7, 9), numbers(2000), abs(places(7, 2000)) % 7, places(9, 2000).clip(-1, 8)),
     "places in two dimensions": (added, numbers(50, 20), numbers(30, 7, 20), places(50, 30, 7)),
     "the middle": (added_in_the_middle, numbers(6, 9, 5), numbers(6, 40, 5), places(9, 40)),
     "the last axis": (added_in_the_middle, numbers(60, 9), numbers(60, 40), places(9, 40)),

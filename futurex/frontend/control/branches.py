@@ -481,6 +481,8 @@ def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
+    if name == RESULT and guarded is not None:  # the error is about the name that was returned
+        name = next(each._guard[1] for each, flag in zip((a, b), flags, strict=True) if flag is not None)
     first, second = builder.branches
     aliases = (*aliases_of(a, first.owned), *aliases_of(b, second.owned))
     which_of = builder.bound_to(kind, a, b)
@@ -509,22 +511,9 @@ def _known_flag(flag: Node | None) -> Node:
     return const(True) if flag is None else flag
 
 
-def _plan_half_either(builder: _Outputs, name: str, leaf: Either, in_then: bool, owned: dict[Cell, int]) -> Plan:
-    """What is one of several things in the branch that binds it is so behind it."""
-    pairs = [(flag, const(False)) if in_then else (const(False), flag) for flag in leaf.flags]
-    slots = [builder.add(first, second, "a flag") for first, second in pairs]
-    parts = [_plan_half_leaf(builder, name, value, in_then, owned) for value in leaf.values]
-
-    def merged(outs: list[Node], pred: Node) -> Any:
-        flags = tuple(outs[slot] for slot in slots)
-        return Either(tuple(part(outs, pred) for part in parts), flags, leaf.what, leaf.why)
-
-    return merged
-
-
 def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
-    if type(leaf) is Either and is_internal_name(name):
-        return _plan_half_either(builder, name, leaf, in_then, owned)
+    if type(leaf) is Either:
+        return _plan_half_either(builder, name, leaf, in_then)
     if not is_numeric(leaf):
         return lambda outs, pred: leaf
     node = builder.node(leaf, 0 if in_then else 1)
@@ -545,3 +534,12 @@ def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owne
     return lambda outs, pred: merged_tracer(
         outs[slot], kind, aliases, outs[bound], name, loose, builder.site, which_of(outs)
     )
+
+
+def _plan_half_either(builder: _Outputs, name: str, leaf: Either, in_then: bool) -> Plan:
+    """One of several things, which one the flags of that branch say."""
+    sorts = Sorts(leaf)
+    nodes = sorts.nodes(leaf, functools.partial(builder.node, branch=0 if in_then else 1))
+    pairs = [(node, zeros(node.aval)) for node in nodes]
+    slots = [builder.add(*(pair if in_then else pair[::-1]), name) for pair in pairs]
+    return lambda outs, pred: sorts.made([outs[slot] for slot in slots], leaf.what, leaf.why)

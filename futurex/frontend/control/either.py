@@ -383,6 +383,17 @@ def as_number(value: Either, dtype: np.dtype[Any]) -> Tracer | None:
     return fresh(node)
 
 
+def of_one_dtype(value: Any) -> Any:
+    """One number where all that it may be are numbers of one dtype, Python's or NumPy's, for who does not tell them
+    apart; all else is as it is."""
+    value = settled(value)
+    if type(value) is not Either or not all(map(is_numeric, value.values)):
+        return value
+    dtypes = {raw(each).aval.dtype for each in value.values}
+    one = as_number(value, dtypes.pop()) if len(dtypes) == 1 else None
+    return value if one is None else one
+
+
 def as_one(value: Any) -> Any:
     """A number of the one type that NumPy gives those that it may be; all else is as it is."""
     value = settled(value)
