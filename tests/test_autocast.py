@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from local_group import thread_group
 
 import futurex as fx
 from futurex.models import mlp
@@ -114,3 +115,66 @@ def test_what_is_wrong_is_said():
     inner = fx.autocast(lambda x: x @ x)
     with pytest.raises(TypeError, match=r"give that one to fx\.autocast"):
         fx.grad(lambda x: inner(x).sum())(singles(3, 3))
+
+
+def _loss(params, x, labels):
+    return fx.nn.softmax_cross_entropy(mlp.apply(params, x), labels).mean()
+
+
+def _fitted(loss, **options):
+    """The weights behind three steps with all of the examples."""
+    params = mlp.init(np.random.default_rng(0), (12, 16, 5))
+    data = singles(24, 12), np.arange(24) % 5
+    taken = {"optimizer": fx.optim.sgd(0.1), "epochs": 3, "batch_size": 24, "progress": False, **options}
+    run = fx.fit(loss, params, data, **taken)
+    return run.result(timeout=60), run.history
+
+
+def _apart(some, others):
+    """How far weights lie apart."""
+    return max(np.abs(one["w"] - other["w"]).max() for one, other in zip(some, others, strict=True))
+
+
+@FORMATS
+def test_fit_takes_its_products_narrow(dtype):
+    @fx.futurize
+    def step(params, x, labels):
+        optimizer = fx.optim.sgd(0.1)
+        return optimizer.update(params, fx.grad(_loss)(params, x, labels), optimizer.init(params))[0]
+
+    wanted = mlp.init(np.random.default_rng(0), (12, 16, 5))
+    for _ in range(3):
+        wanted = fx.autocast(step, dtype)(wanted, singles(24, 12), np.arange(24) % 5)
+    (found, history), (single, other) = _fitted(fx.autocast(_loss, dtype)), _fitted(_loss)
+    assert all(layer["w"].dtype == np.float32 for layer in found)
+    assert 5 * _apart(found, wanted) < _apart(single, wanted)
+    np.testing.assert_allclose(history[-1]["loss"], other[-1]["loss"], rtol=0.02)
+
+
+OPTIONS = [
+    {}, {"accumulate": 2}, {"strategy": fx.strategy.zero(stage=2)}, {"strategy": fx.strategy.cross_barrier()},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_localities_take_their_products_narrow(options):
+    alone, single = _fitted(fx.autocast(_loss, "bfloat16"))[0], _fitted(_loss)[0]
+    with thread_group(2) as group:
+        found = _fitted(fx.autocast(_loss, "bfloat16"), on=group, **options)[0]
+        plain = _fitted(_loss, on=group, **options)[0]
+    assert _apart(plain, single) < 1e-6 < 1e-4 < _apart(found, plain)
+    assert _apart(found, alone) < 2 * _apart(alone, single)  # each rounds its share of a sum
+
+
+def test_a_device_trains_so_too(monkeypatch):
+    from futurex.kernels.cupy_ import devices
+
+    if devices._missing() is not None:
+        monkeypatch.setenv("FUTUREX_GPU", "emulated")
+    loss = fx.autocast(_loss, "bfloat16")
+    assert 5 * _apart(_fitted(loss, device="gpu")[0], _fitted(loss)[0]) < _apart(_fitted(loss)[0], _fitted(_loss)[0])
+
+
+def test_a_lowered_program_has_narrow_products():
+    program = fx.lower(fx.autocast(lambda x: x @ x, "bfloat16"), singles(4, 4))
+    assert "narrow_product" in [node.op for node in program.graph.nodes]

@@ -23,7 +23,9 @@ def autocast(function: Callable[..., Any], /, dtype: str = "bfloat16") -> Any:
     step, which takes longer: use it there to see what a format does to a model.
 
     Give it the outermost function, with its derivatives. A call inside another futurized function makes that one run as
-    plain NumPy; under a derivative it raises a TypeError.
+    plain NumPy; under a derivative it raises a TypeError. ``fx.fit`` takes one as its loss: products of its steps are
+    narrow then, those of the derivative and the optimizer too; sums over localities, validation and metrics are not.
+
     Raises ValueError for an unknown ``dtype``. After Micikevicius et al., *Mixed precision training* (2018).
 
     >>> import numpy as np, futurex as fx

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from futurex.frontend import calls
@@ -20,6 +20,7 @@ from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import Learned, begun_again, enter_arguments
 from futurex.ops.streams import GENERATORS
+from futurex.passes.precision import lower_precision
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import Literal
 from futurex.tree.dims import UnknownDimension
@@ -83,7 +84,7 @@ def lower(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program
     >>> program.unflatten(program.graph(*program.flatten(np.ones(3), np.ones(3))))
     {'sum': array([2., 2., 2.])}
     """
-    plain = function.plain if isinstance(function, Futurized) else function
+    plain, precision = (function.plain, function.precision) if isinstance(function, Futurized) else (function, "")
     if not callable(plain):
         raise TypeError(f"lower takes a function, not {type(plain).__name__}")
     leaves, structure = flatten((args, kwargs))
@@ -92,7 +93,10 @@ def lower(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program
         trace = learned.trace(plain)
         try:
             with start(trace):
-                return _lowered(plain, trace, leaves, structure)
+                program = _lowered(plain, trace, leaves, structure)
+            if not precision:
+                return program
+            return replace(program, graph=lower_precision(program.graph, precision))
         except Escape as found:
             escape = found
         except Retrace:

@@ -474,6 +474,11 @@ class Futurized(Standing, Generic[P, R]):
             return self
         return self._like(device=device)
 
+    @property
+    def precision(self) -> str:
+        """The format that its products are taken in; empty where they are as they are written."""
+        return self._precision
+
     def lowered(self, precision: str) -> Futurized[P, R]:
         """The same function with its products in a narrow format (:func:`futurex.autocast`)."""
         return self._like(precision=precision)

@@ -19,6 +19,7 @@ from futurex.partition import Mesh, partition
 from futurex.partition.buckets import BUCKET
 from futurex.partition.compress import compress
 from futurex.partition.mesh import Placement
+from futurex.passes.precision import lower_precision
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator, Correspondence
 from futurex.runtime.placement import AnyPlan
@@ -101,19 +102,21 @@ class Locality:
         compression: str | None = None,
         outs: Sequence[Placement] | None = None,
         resident: bool = False,
+        precision: str = "",
     ) -> Step:
         """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
 
         ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs, ``compression`` in
         what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated;
-        ``resident`` results of a GPU stay there. Raises MemoryError where no plan stays within the locality's
-        ``limit``.
+        ``resident`` results of a GPU stay there; ``precision`` is the format of this rank's products, while sums over
+        ranks are single precision. Raises MemoryError where no plan stays within the locality's ``limit``.
         """
         donate = dict(donate or {})
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
             compression, repr(outs), self.limit, self.device, resident, bool(self.errors),
+            precision,
         )  # fmt: skip
         plan = self._plans.get(key)
         if plan is None:
@@ -122,6 +125,7 @@ class Locality:
                 mesh = Mesh((("data", self.size),))
                 local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
+            local = lower_precision(local, precision) if precision else local
             if self.device != "cpu":
                 plan = placed(local, self.device, donate=donate, resident=resident)
             elif self.errors:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import futurize, lower, value_and_grad
+from futurex.frontend import Futurized, futurize, lower, value_and_grad
 from futurex.optim import Optimizer
 from futurex.partition import Placement, Replicate, Shard
 from futurex.partition.mesh import SUM
@@ -25,13 +25,15 @@ Arrays = tuple[np.ndarray, ...]
 class Layout:
     """How a program's inputs and results lie on localities, and which outputs overwrite which inputs.
 
-    Results are replicated where ``outs`` is None. ``figures`` counts the loss and what stands beside it.
+    Results are replicated where ``outs`` is None. ``figures`` counts the loss and what stands beside it. ``precision``:
+    the format that each locality's products are taken in, as ``fx.autocast`` says.
     """
 
     placements: tuple[Placement, ...]
     donate: tuple[tuple[int, int], ...] = ()
     outs: tuple[Placement, ...] | None = None
     figures: int = 1
+    precision: str = ""
 
 
 Program = tuple[Graph, Layout]
@@ -45,7 +47,8 @@ class Model:
         if not callable(loss):
             raise TypeError(f"fit takes a loss function, loss(params, *batch), not a {type(loss).__name__}")
         self.name = getattr(loss, "__name__", "loss")
-        self._staged = futurize(loss)
+        self.precision = loss.precision if isinstance(loss, Futurized) else ""
+        self._staged = futurize(loss).lowered("")
         parameter = _parameters(self._staged.plain).get("key")
         self.takes_key = parameter is not None
         self.needs_key = parameter is not None and parameter.default is inspect.Parameter.empty
@@ -166,6 +169,7 @@ def step_program(
         tuple((1 + figures + k, k) for k in range(len(kept)) if not program.graph.params[k].aval.weak),
         placed(program.graph, (*(Replicate(),) * (1 + figures), *kept)),
         figures,
+        model.precision,
     )
 
 
@@ -185,7 +189,8 @@ def part_program(problem: Problem, rows: int, share: float, grads: Sequence[Plac
     program = lower(part, params=problem.params, key=np.uint64(0), batch=stand_ins(problem.data, rows))
     figures = 1 + len(problem.model.aux_names)
     placements: tuple[Placement, ...] = (*(Replicate(),) * (len(grads) + 1), *(Shard(0),) * len(problem.data))
-    return program.graph, Layout(placements, (), placed(program.graph, (*(SUM,) * figures, *grads)), figures)
+    outs = placed(program.graph, (*(SUM,) * figures, *grads))
+    return program.graph, Layout(placements, (), outs, figures, problem.model.precision)
 
 
 def adding_program(problem: Problem, part: Program) -> Program:
@@ -196,7 +201,7 @@ def adding_program(problem: Problem, part: Program) -> Program:
     outs = [apply("add", before, out) for before, out in zip(sums, graph.outs, strict=False)]
     added = Graph([*sums, *graph.params], [*outs, *graph.outs[len(lie) :]], graph.name)
     donate = tuple((k, k) for k in range(layout.figures, len(lie)) if sums[k].aval.shape)  # runs give others as numbers
-    return added, Layout((*lie, *layout.placements), donate, layout.outs, layout.figures)
+    return added, Layout((*lie, *layout.placements), donate, layout.outs, layout.figures, layout.precision)
 
 
 def _results(problem: Problem, part: Program) -> tuple[Any, tuple[Placement, ...]]:

@@ -17,7 +17,7 @@ from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function, out_of_bounds
 from futurex.kernels.numba_.scalar import memory_type
-from futurex.ops.fusion import REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
+from futurex.ops.fusion import FORMATS, REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -135,6 +135,8 @@ def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     """One element of a node of a region, with the bits of compiled regions, where functions are polynomials."""
     name, f = function_of(node), e.function
     loop = loop_of(node)
+    if node.op in FORMATS:  # whose products are no code of ours
+        raise Unsupported("conversions to formats of fewer bits")
     if name not in FUNCTIONS:
         if loop is not None and resolved_loop(node) is None:  # complex numbers
             return values.in_loop(f, node.op, operands, *loop)

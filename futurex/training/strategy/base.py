@@ -186,7 +186,8 @@ def compiled(
 ) -> Step:  # fmt: skip
     """This locality's part of a program; ``resident`` results of a GPU stay there."""
     graph, layout = program
-    return locality.compile(graph, layout.placements, dict(layout.donate), compression, layout.outs, resident)
+    donate, precision = dict(layout.donate), layout.precision
+    return locality.compile(graph, layout.placements, donate, compression, layout.outs, resident, precision)
 
 
 def nbytes(leaves: Sequence[Any]) -> int:

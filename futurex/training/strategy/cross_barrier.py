@@ -162,14 +162,14 @@ def _program(problem: Problem, rows: int, before: tuple[Placement, ...] | None =
     figures = 1 + len(problem.model.aux_names)
     ends: tuple[Placement, ...] = (Replicate(), Shard(0), *(Shard(0),) * len(problem.data))
     if before is None:
-        return graph, Layout((*(Replicate(),) * n, *ends), (), None, figures)
+        return graph, Layout((*(Replicate(),) * n, *ends), (), None, figures, problem.model.precision)
     check_update(graph, 0, leaf_paths(flatten({"params": problem.params, "state": problem.state})[1]))
     whole: tuple[Placement, ...] = (Replicate(),) * m
     outs = placed(graph, (*whole, *before, *(Replicate(),) * (1 + figures)))
-    return graph, Layout((*whole, *before, *ends), in_place(graph, m + n), outs, figures)
+    return graph, Layout((*whole, *before, *ends), in_place(graph, m + n), outs, figures, problem.model.precision)
 
 
 def _lying(graph: Graph, layout: Layout, grads: tuple[Placement, ...]) -> Layout:
     """The layout of a first step whose gradients lie as given."""
     outs = placed(graph, (*grads, *(Replicate(),) * (1 + layout.figures)))
-    return Layout(layout.placements, (), outs, layout.figures)
+    return Layout(layout.placements, (), outs, layout.figures, layout.precision)
