@@ -308,3 +308,28 @@ def test_a_nan_is_sorted_as_python_does():
 
 def in_order(x):
     return np.array(sorted([v for v in x if not v > 2]))
+
+
+def array_or_none(x):
+    return x * 2 if x[0] > 0 else None
+
+
+def number_or_none(x):
+    return x[0] if x[0] > 0 else None
+
+
+def label(x):
+    return "up" if x[0] > 0 else "down"
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"), [(array_or_none, "ndarray and None"), (number_or_none, "float64 and None"),
+                            (label, "'up' and 'down'")],
+)  # fmt: skip
+def test_examples_that_give_things_of_several_kinds(function, kinds):
+    x = np.array([[1.0, 2.0], [-1.0, 2.0]])
+    with pytest.raises(ValueError, match=f"results of one kind for all examples, not {kinds}"):
+        fx.vmap(function)(x)
+    with pytest.raises(ValueError, match=f"not {' and '.join(kinds.split(' and ')[::-1])}"):
+        fx.vmap(function)(x[::-1].copy())
+    assert fx.vmap(label)(np.abs(x)) == "up"

@@ -119,9 +119,14 @@ class _Mapped(Transform):
 
 
 def _joined(column: Sequence[Any], axis: int | None) -> Any:
-    """The results of all examples as one."""
-    if not is_value(column[0]):
-        return column[0]
+    """The results of all examples as one. Raises ValueError where they are things of several kinds."""
+    first = column[0]
+    for each in column:
+        if is_value(each) is not is_value(first) or not (is_value(first) or each is first or each == first):
+            kinds = " and ".join(type(one).__name__ if is_value(one) else repr(one) for one in (first, each))
+            raise ValueError(f"vmap needs results of one kind for all examples, not {kinds}")
+    if not is_value(first):
+        return first
     if axis is not None:
         return np.stack(column, axis)
     if any(not np.array_equal(value, column[0], equal_nan=True) for value in column):
