@@ -120,9 +120,10 @@ class Profile(list[Row]):
             total, count = _nanoseconds(rows) * 1e-9, sum(row.count for row in rows)
             moved = sum(row.bytes * row.count for row in rows) / count
             late = sum(row.interpreted for row in rows)
+            times = f"  {late} time{'s' * (late > 1)} before its code was compiled" if late else ""
             lines.append(
                 f"{seconds_text(total):>8}  {seconds_text(total / count):>9}  {count:>5}  {bytes_text(moved):>10}  "
-                f"{backend:<{width}}  {text}" + (f"  {late} times before its code was compiled" if late else "")
+                f"{backend:<{width}}  {text}{times}"
             )
         if len(found) > SHOWN:
             rest = sum(_nanoseconds(rows) for _, rows in found[SHOWN:]) * 1e-9
