@@ -270,6 +270,30 @@ def test_names_in_it_may_be_unbound(function):
         np.asarray(fx.futurize(function)(np.array([-1.0, 1, -1, 1])))
 
 
+def test_which_array_it_is():
+    def f(x, y):
+        first = other = y
+        for k in range(20):
+            if x[k] > 0.5:
+                first = x[k:][:4] if x[0] > 0 else other
+            if x[k] < -0.5:
+                first = None
+            if x[k] > 0.9:
+                other = y * x[k]
+        return first, other
+
+    futurized = fx.futurize(f)
+    for _ in range(30):
+        x, y = RNG.uniform(-1, 1, 30), RNG.normal(size=4)
+        found, wanted = futurized(x, y), f(x, y)
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert (mine is None) is (theirs is None)
+            assert (mine is y) is (theirs is y)
+            assert mine is None or np.array_equal(mine, theirs)
+        assert (found[0] is found[1]) is (wanted[0] is wanted[1])
+    assert "staged: " in futurized.explain()
+
+
 def test_more_things_than_a_name_carries():
     def f(x):
         found = None

@@ -181,7 +181,7 @@ class Nests:
             return [one.widen(each) for one, each in zip(known.leaves, nest.leaves, strict=True)].count(True) > 0
         if len(self._nests) == MOST:
             raise Escape("a name that may be too many things", "each is a branch of its own")
-        is_none = [leaf.value for leaf in nest.leaves if leaf.aval is None] == [None] and nest.structure.kind is None
+        is_none = nest.structure.kind is None and nest.leaves[0].aval is None and nest.leaves[0].value is None
         self._nests.insert(0 if is_none else len(self._nests), nest)  # of which is asked most: it has its own flag
         return True
 
@@ -196,7 +196,7 @@ class Nests:
     def stand_in(self, name: str, params: list[Node], held: Sequence[Any]) -> Alternatives:
         """What the name is in a round; its inputs are appended to ``params``. ``held``: the objects of all names before
         the loop, which those may be that an earlier round has left."""
-        values = []
+        values, self._stand_ins = [], {}
         for number, (nest, (_, before)) in enumerate(zip(self._nests, self._among(self.initial), strict=True)):
             leaves = [leaf.value for leaf in nest.leaves]
             for k, leaf, aval in nest.numeric():
