@@ -52,10 +52,10 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
 
 
 def _in_some_runs(result: Any) -> Iterator[Any]:
-    """The lists and dicts in what leaves of the result may be."""
+    """The lists, dicts and dataclasses in what leaves of the result may be."""
     for each in flatten(result)[0]:
         for nest in each.alternatives.values if type(each) is Conflict and each.alternatives is not None else ():
-            yield from (value for value in containers(nest) if type(value) is not tuple)
+            yield from (value for value in containers(nest) if not isinstance(value, tuple))
 
 
 class _Walk:

@@ -1,5 +1,8 @@
 """Names and results that are None or an array, tuple, list or dict: the values of each, and flags that say which."""
 
+import collections
+import dataclasses
+
 import numpy as np
 import optional_programs
 import pytest
@@ -129,6 +132,38 @@ def an_attribute_that_rounds_bind(x, y):
     return -y if best.found is None else best.found["row"]
 
 
+Hit = collections.namedtuple("Hit", "at row")
+
+
+@dataclasses.dataclass
+class Best:
+    loss: float
+    row: np.ndarray
+
+
+def named_tuples(x, y):
+    nearest = None
+    for k in range(len(x)):
+        hit = Hit(x[k], y * k) if x[k] > 0.5 else None
+        if hit is not None and (nearest is None or hit.at < nearest.at):
+            nearest = hit
+    return nearest
+
+
+def dataclasses_of_rounds(x, y):
+    best, seen = None, 0
+    for k in range(len(x)):
+        if best is None or x[k] < best.loss:
+            if x[k] < 0.7:
+                best = Best(x[k], y - k)
+        seen += best is not None
+    return seen if best is None else best.row.sum() * best.loss
+
+
+def a_dataclass_or_none(x, y):
+    return Best(x[0], y) if x[1] > 0 else None
+
+
 def unpacked(x, y):
     options = None
     if x[0] > 0:
@@ -180,8 +215,8 @@ def test_walls():
 @pytest.mark.parametrize(
     "function",
     [
-        found_late_or_never, forgotten_again, in_an_attribute, an_attribute_that_rounds_bind, unpacked,
-        returned_beside_others, passed_on,
+        found_late_or_never, forgotten_again, in_an_attribute, an_attribute_that_rounds_bind, named_tuples,
+        dataclasses_of_rounds, a_dataclass_or_none, unpacked, returned_beside_others, passed_on,
     ],
 )  # fmt: skip
 def test_what_is_found(function):

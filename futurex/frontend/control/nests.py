@@ -62,13 +62,11 @@ def flag_in(value: Any, nest: Any) -> Node:
 
 
 def refuse_objects(nest: Any) -> None:
-    """A nest that is only there in some runs is put together anew: of tuples, lists and dicts, and of what is not
-    changed in place. Raises Escape."""
-    if nest is UNDEF or any(type(each) not in (tuple, list, dict) for each in containers(nest)):
+    """A nest that is only there in some runs is put together anew of its leaves, among which are no objects of
+    classes. Raises Escape."""
+    leaves = () if nest is UNDEF else flatten(nest)[0]
+    if nest is UNDEF or not all(isinstance(leaf, (Tracer, Either, np.ndarray, np.generic, *PLAIN)) for leaf in leaves):
         raise Escape("an object that a name is in some runs only", "it is somebody's")
-    for leaf in flatten(nest)[0]:
-        if not isinstance(leaf, (Tracer, Either, np.ndarray, np.generic, *PLAIN)):
-            raise Escape("an object that a name is in some runs only", "it is somebody's")
 
 
 def refuse_unbound(nest: Any) -> None:
