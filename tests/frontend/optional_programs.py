@@ -44,12 +44,38 @@ FAMILIES = [
         ("{o}[0] = s", "{o}[1][{j}] = t"), ("[c, b + 0.0]", "[c, a]"),
     ),
     Family(
+        ("Pair(s, a)", "Pair(t, a.copy())", "Pair(x[{i}], b)"), ("{o}._replace(u=s)", "Pair({o}.u, b)"), "{o}.u",
+        "{o}.v", ("{o}.v[{j}] = s", "q, a = {o}"), ("Pair(c, a)", "Pair(1.0, b)"),
+    ),
+    Family(
+        ("Best(s, a)", "Best(t, a.copy())", "Best(x[{i}], b + s)"), ("Best({o}.u, b)", "replace({o}, u=s)"), "{o}.u",
+        "{o}.v", ("{o}.u = s", "{o}.v[{j}] = s"), ("Best(c, a)", "Best(c, b * 1.0)"),
+    ),
+    Family(
         ("(s, a)", "(s, 1.0, b)", "a * 2.0"), (), "np.sum({o}[0])", "(np.sum({o}[0]) + a)", ("q = {o}",),
         ("(c, a)", "b * 2.0"),
     ),
 ]  # fmt: skip
 NAMES = ("o1", "o2", "o3")
-HOLDER = "class Holder:\n    found = None\n\n\n"
+HEAD = """import collections
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+Pair = collections.namedtuple("Pair", "u v")
+
+
+@dataclass
+class Best:
+    u: float
+    v: np.ndarray
+
+
+class Holder:
+    found = None
+
+
+"""
 
 
 class OptionalWriter:
@@ -129,8 +155,7 @@ class OptionalWriter:
         left = [name for name in (*self.names, "s", "a", "b") if self.draw(2)]
         first, second = self.one(self.family.returned), self.one(self.family.returned)
         return (
-            f"import numpy as np\n\n\n{HOLDER}"
-            "def inputs(seed):\n    x = np.random.default_rng(seed).uniform(-1, 1, 30)\n"
+            HEAD + "def inputs(seed):\n    x = np.random.default_rng(seed).uniform(-1, 1, 30)\n"
             "    x[20:] = -1\n    return x, np.arange(4.0)\n\n\n"
             f"def found(x, c, a, b):\n    if c > 0.1:\n        return {first}\n"
             f"    if c < -0.5:\n        return None\n    return {second}\n\n\n"

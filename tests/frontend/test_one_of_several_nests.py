@@ -153,9 +153,8 @@ def named_tuples(x, y):
 def dataclasses_of_rounds(x, y):
     best, seen = None, 0
     for k in range(len(x)):
-        if best is None or x[k] < best.loss:
-            if x[k] < 0.7:
-                best = Best(x[k], y - k)
+        if (best is None or x[k] < best.loss) and x[k] < 0.7:
+            best = Best(x[k], y - k)
         seen += best is not None
     return seen if best is None else best.row.sum() * best.loss
 
