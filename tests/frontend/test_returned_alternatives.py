@@ -186,3 +186,19 @@ def test_numbers_of_either_kind_beside_others_are_staged(case):
             assert bits(found) == bits(expected)
             assert types(found) == types(expected), f.explain()
     assert "runs as plain NumPy" not in f.explain(), f.explain()
+
+
+def kinds_in_a_list(x, c):
+    found = []
+    for k in range(3):
+        found.append(0.0 if x[k] < c else x[k] * 2)
+    return np.array(found), np.mean(x) if x[2] > c else np.nan
+
+
+def test_numbers_of_either_kind_in_a_list_are_one_array():
+    f = fx.futurize(kinds_in_a_list)
+    for x in (X, -X, 9 * X):
+        found, expected = plain(f(x, 0.5)), kinds_in_a_list(x, 0.5)
+        assert bits(found) == bits(expected)
+        assert types(found) == types(expected)
+    assert "runs as plain NumPy" not in f.explain(), f.explain()

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.collected import blocks
+from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.elements import as_element, element, of_rows
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
+from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import (
     Tracer,
@@ -121,6 +123,7 @@ def stack_nested(values: list[Any], dtype: np.dtype[Any] | None = None) -> Node:
     """The array that NumPy makes of a nested list, some of whose elements are traced."""
     if not any_array(values):
         return const(np.array(values, dtype))
+    values = list(map(of_one_dtype, values))
     parts = [array_node(value) if dtype is None else _entry(value, dtype) for value in values]
     of_one_shape(
         parts,
@@ -161,7 +164,7 @@ def any_array(value: Any) -> bool:
     """Is there an array in a nested list, traced or from outside?"""
     if isinstance(value, list | tuple):
         return builtins.any(any_array(entry) for entry in value)
-    return isinstance(value, Tracer | np.ndarray) or hasattr(type(value), "__fx_future__")
+    return isinstance(value, Tracer | Placeholder | np.ndarray) or hasattr(type(value), "__fx_future__")
 
 
 def _copied(a: Tracer, dtype: Any, order: str) -> Tracer:
