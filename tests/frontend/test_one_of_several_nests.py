@@ -248,6 +248,27 @@ def test_derivatives_of_several_nests_that_many_rounds_may_leave():
         np.testing.assert_allclose(np.ravel(slope(x)), wanted, rtol=1e-5, atol=1e-8)
 
 
+def _first_above(rows, otherwise):
+    if rows[0, 0] > 0:
+        return 1, rows[0]
+    return otherwise
+
+
+@pytest.mark.parametrize("x", [np.eye(3), -np.eye(3)])
+def test_parts_that_are_one_of_several_things_are_not_asked_for_between_rounds(x):
+    """Whether it is the row that is first, only the round knows that has left it."""
+
+    def found(x):
+        t = x[1], 1.0
+        for _ in range(8):
+            for _ in range(8):
+                t = _first_above(x, t)
+                return t
+        return None
+
+    check(found, x)
+
+
 def test_none_is_refused_where_the_program_would_refuse_it():
     def f(x):
         found = None
