@@ -364,10 +364,10 @@ class Trace:
             if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)
         }  # fmt: skip
         for key in before.keys() - self.captures.keys():  # that it is one may have been asked: `if self.a is None`
-            place, place_read = before[key].key, before[key].read
-            if place_read is not None:
-                name = before[key].guard.name if before[key].guard else str(place)
-                self.guards["array", place] = Guard(name, IsArray(place_read), True, (bool, "True"), True)
+            place, read_it, guard = before[key].key, before[key].read, before[key].guard
+            if read_it is not None:
+                name = str(place) if guard is None else guard.name
+                self.guards["array", place] = Guard(name, IsArray(read_it), True, (bool, "True"), True)
 
     def has_grown(self) -> bool:
         """Have lists grown by data that another trace can hold as arrays?"""
