@@ -80,9 +80,9 @@ class Either(Placeholder):
 
 class Alternatives(Placeholder):
     """One of several nests: tuples of arrays and numbers, an array, None. ``flags`` say which of the ``values`` it is,
-    one for each but the last."""
+    one for each but the last. ``choices``: how many branches, one behind the other, left them."""
 
-    __slots__ = ("flags", "values")
+    __slots__ = ("choices", "flags", "values")
 
-    def __init__(self, values: tuple[Any, ...], flags: tuple[Any, ...]) -> None:
-        self.values, self.flags = values, flags
+    def __init__(self, values: tuple[Any, ...], flags: tuple[Any, ...], choices: int = 1) -> None:
+        self.values, self.flags, self.choices = values, flags, choices

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from futurex.frontend.standing import METHODS
 
 _BUILTINS = vars(builtins)
@@ -63,6 +65,17 @@ class IsSame:
 
     def __call__(self) -> bool:
         return self.one() is self.other()
+
+
+@dataclass(frozen=True, slots=True)
+class IsArray:
+    """Is what was found outside still an array?"""
+
+    place: Callable[[], Any]
+
+    def __call__(self) -> bool:
+        found = self.place()
+        return isinstance(found, np.ndarray) or (hasattr(type(found), "__fx_future__") and found._is_array)
 
 
 def attribute(owner: Any, name: str) -> Callable[[], Any]:

@@ -17,7 +17,7 @@ from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.objects import Contents, describe, entries_of, restore
-from futurex.frontend.reads import IsSame, attribute
+from futurex.frontend.reads import IsArray, IsSame, attribute
 from futurex.ops.control import Failure
 from futurex.ops.loops import results_now
 from futurex.ops.opaque import LOG
@@ -358,10 +358,16 @@ class Trace:
         written = [capture.node for capture in self.captures.values() if capture.tracer._cell.written]
         nodes += [capture.tracer._cell.value for capture in self.captures.values() if capture.tracer._cell.written]
         read = {*reachable([*nodes, *self.effects, *self.failing], set(), 0), *written}
+        before = self.captures
         self.captures = {
             key: capture for key, capture in self.captures.items()
             if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)
         }  # fmt: skip
+        for key in before.keys() - self.captures.keys():  # that it is one may have been asked: `if self.a is None`
+            place, read_it, guard = before[key].key, before[key].read, before[key].guard
+            if read_it is not None:
+                name = str(place) if guard is None else guard.name
+                self.guards["array", place] = Guard(name, IsArray(read_it), True, (bool, "True"), True)
 
     def has_grown(self) -> bool:
         """Have lists grown by data that another trace can hold as arrays?"""

@@ -116,13 +116,13 @@ def nested(roots, limit):
 
 
 def test_a_round_that_shows_a_list_shows_its_rows_and_the_arrays_that_it_writes(monkeypatch):
-    rounds, trace_round = [], carried._trace_round
+    rounds, trace_round = [], carried.trace_round
 
     def counted(test, body, objects, *rest):
         rounds.append(len(objects.names))
         return trace_round(test, body, objects, *rest)
 
-    monkeypatch.setattr(carried, "_trace_round", counted)
+    monkeypatch.setattr(carried, "trace_round", counted)
     args = np.array([1, 3, 2]), 9
     fx.futurize(nested).graph(*args)
     assert rounds == [0, 3, 3, 3]  # nothing, then what the list and the array hold: other roots begin with that

@@ -27,7 +27,7 @@ def counted(monkeypatch, module, name):
 @pytest.fixture
 def rounds(monkeypatch):
     """How often the rounds of loops are traced."""
-    return counted(monkeypatch, carried, "_trace_round")
+    return counted(monkeypatch, carried, "trace_round")
 
 
 @pytest.fixture

@@ -258,6 +258,52 @@ def test_derivatives_go_through_it():
     np.testing.assert_array_equal(fx.grad(loss)(w, x, 0.0), np.zeros(3))
 
 
+def test_derivatives_of_several_nests_that_many_rounds_may_leave():
+    """The rounds are unrolled, and each has two choices: what follows them is traced once for each nest."""
+
+    def last(x):
+        state = None
+        for k in range(8):
+            row = x[k]
+            if row[0] > 0.3:
+                state = (row, row)
+            elif row[0] > -0.3:
+                state = (row * 2, row[1])
+        if state is None:
+            return x.sum()
+        a, b = state
+        return (a * b).sum()
+
+    slope = fx.grad(last)
+    for k in range(8):
+        x = np.random.default_rng(k).standard_normal((8, 4)) - k / 4
+        step = 1e-6 * np.eye(32).reshape(32, 8, 4)
+        wanted = [(last(x + each) - last(x - each)) / 2e-6 for each in step]
+        np.testing.assert_allclose(np.ravel(slope(x)), wanted, rtol=1e-5, atol=1e-8)
+
+
+def _first_above(rows, otherwise):
+    if rows[0, 0] > 0:
+        return 1, rows[0]
+    return otherwise
+
+
+@pytest.mark.parametrize("x", [np.eye(3), -np.eye(3)])
+def test_parts_that_are_one_of_several_things_are_not_asked_for_between_rounds(x):
+    """Whether it is the row that is first, only the round knows that has left it."""
+
+    def found(x):
+        t = x[1], 1.0
+        for _ in range(8):
+            for _ in range(8):
+                t = _first_above(x, t)
+                if x.ndim == 2:
+                    return t
+        return None
+
+    check(found, x)
+
+
 def test_none_is_refused_where_the_program_would_refuse_it():
     def f(x):
         found = None

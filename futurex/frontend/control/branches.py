@@ -375,10 +375,12 @@ def _plan_alternatives(builder: _Outputs, name: str, a: Any, b: Any, what: str, 
     ways.sort(key=lambda way: not any(each is None for each in way))  # of which is asked most: it has its own flag
     parts = [_plan_way(builder, name, one, other) for one, other in ways]
     slots = [builder.add(_flag_in(a, one), _flag_in(b, other), "a flag") for one, other in ways[:-1]]
+    merged = (each.alternatives for each in (a, b) if type(each) is Conflict)
+    choices = 1 + sum(each.choices for each in merged if each is not None)
 
     def made(outs: list[Node], pred: Node) -> Conflict:
         nests, flags = tuple(part(outs, pred) for part in parts), tuple(outs[slot] for slot in slots)
-        return Conflict(what, why, builder.site, None, Alternatives(nests, flags))
+        return Conflict(what, why, builder.site, None, Alternatives(nests, flags, choices))
 
     return made
 

@@ -304,7 +304,7 @@ def _settled_leaf(entry: Carried, position: int, leaf: Any) -> bool:
 
 def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
     aval, before = entry.avals[position], entry.leaves[position]
-    if type(leaf) is Either:
+    if type(leaf) is Either or type(leaf) is Conflict:  # what it is nobody asks between two rounds, whose flags say it
         raise Escape(leaf.what, leaf.why)
     if aval is None and stays(before):
         if not same_view(leaf, before):

@@ -26,8 +26,10 @@ from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
+from futurex.tree.pytree import containers
 
 MOST = 4  # things that a name may be
+FEW = 4  # choices one behind the other, each of which may be traced for itself
 FLAG = Aval((), np.dtype(bool), weak=True)
 _OPEN = object()  # a number that is not the same in all branches and rounds
 _EXACT = 2**53  # ints up to here are floats
@@ -164,7 +166,10 @@ def settled(value: Any) -> Any:
         left = _left(value.alternatives)
         if left[1] and len(left[0]) == len(value.alternatives.values):
             return value
-        return Conflict(value.what, value.why, value.where, None, Alternatives(*left)) if left[1] else left[0][0]
+        if not left[1]:
+            return left[0][0]
+        rest = Alternatives(*left, value.alternatives.choices)
+        return Conflict(value.what, value.why, value.where, None, rest)
     if type(value) is not Either:
         return value
     values, flags = _left(value)
@@ -198,13 +203,21 @@ def one_of(value: Conflict) -> Any:
     """The one that it is of several nests where Python must know: what follows is traced once for each, from the choice
     on that left them where that can be."""
     found = settled(value)
-    if type(found) is Conflict and isinstance(found.where, paths.Site) and found.where.may_fork:
+    if type(found) is Conflict and isinstance(found.where, paths.Site) and found.where.may_fork and _is_of_few(found):
         raise Escape(value.what, value.why, "give it one type, shape and structure everywhere", site=value.where)
     while type(found) is Conflict and found.alternatives is not None:
         test = found.alternatives.flags[0]
         facts.learn(test, paths.decided(test, found.what, found.why))
         found = settled(found)
     return entered(found)
+
+
+def _is_of_few(value: Conflict) -> bool:
+    """Are what it may be the outcomes of few choices? Those of many, as of unrolled rounds, would be traced each, where
+    the nests are two or three. Lists and dicts are changed in place, which takes the very one that a choice left."""
+    assert value.alternatives is not None
+    nests = value.alternatives.values
+    return value.alternatives.choices <= FEW or any(type(each) in (list, dict) for each in containers(nests))
 
 
 def number_of(value: Either | Alternatives) -> Node:
