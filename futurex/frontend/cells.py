@@ -23,12 +23,13 @@ class Cell:
     ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
     ``seen``: the view that NumPy gives where a plan, whose arrays lie in C order, copies.
     ``frozen``: an array that nobody may write to; with an operator in place its name becomes another one's.
+    ``looked``: somebody has asked for the elements of an array, or for their number or type.
     ``unread``: what refuses whoever looks at it: it was a name's before a loop whose rounds write it and bind it anew.
     """
 
     __slots__ = (
-        "_value", "asked", "born", "entangled", "frozen", "is_array", "origin", "seen", "site", "strides", "unread",
-        "which", "written",
+        "_value", "asked", "born", "entangled", "frozen", "is_array", "looked", "origin", "seen", "site", "strides",
+        "unread", "which", "written",
     )  # fmt: skip
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
@@ -44,6 +45,7 @@ class Cell:
         self.asked: Strides = None
         self.seen: Any = None
         self.frozen = False
+        self.looked = False
         self.unread: Callable[[], None] | None = None
 
     @property

@@ -348,7 +348,8 @@ class Trace:
 
     def forget_unread(self, leaves: Sequence[Any], values: Sequence[Node]) -> None:
         """Take no array from outside that neither a leaf of what the call leaves, nor one of the ``values`` that it
-        writes into arguments, nor anything else depends on: what a call only replaces may be of any shape."""
+        writes into arguments, nor anything else depends on, and that nobody has looked at: what a call only replaces
+        may be of any shape."""
         from futurex.frontend.generators import TracedGenerator
         from futurex.frontend.tracer import Tracer
 
@@ -361,7 +362,8 @@ class Trace:
         before = self.captures
         self.captures = {
             key: capture for key, capture in self.captures.items()
-            if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)
+            if capture.node in read or capture.tracer._cell in cells or capture.tracer._cell.looked
+            or not isinstance(capture.array, np.ndarray)
         }  # fmt: skip
         for key in before.keys() - self.captures.keys():  # that it is one may have been asked: `if self.a is None`
             place, read_it, guard = before[key].key, before[key].read, before[key].guard

@@ -79,6 +79,7 @@ class Tracer:
     @property
     def _raw(self) -> Node:
         """The value now, unchecked (to be merged or carried, not used)."""
+        self._cell.looked = True
         if not self._chain:
             return self._cell.value
         if len(self._chain) == 1 and self._chain[0][0] == "reshape":
@@ -87,6 +88,7 @@ class Tracer:
 
     @property
     def aval(self) -> Aval:
+        self._cell.looked = True
         if self._aval is None:
             self._aval = self._raw.aval
         return self._aval

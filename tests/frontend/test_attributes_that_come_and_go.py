@@ -165,3 +165,49 @@ def test_an_array_that_is_only_asked_whether_it_is_there():
         x = np.full(3, float(k))
         wanted, got = toggled(x, plain), staged(x, mine)
         assert (wanted is None) == (got is None) == (mine.last is None)
+
+
+class Holder:
+    """Of an array."""
+
+
+def _by_axes(holder, x):
+    return x * 2 if holder.a.ndim == 1 else x * 3
+
+
+def _by_length(holder, x):
+    return x * 2 if len(holder.a) == 3 else x * 3
+
+
+def _by_shape(holder, x):
+    return x * 2 if np.shape(holder.a) == x.shape else x * 3
+
+
+def _by_type(holder, x):
+    return x * 2 if holder.a.dtype == x.dtype else x * 3
+
+
+def _anew_where_it_does_not_fit(holder, x):
+    if holder.a.shape != x.shape:
+        holder.a = np.zeros(x.shape)
+    holder.a = holder.a + x
+    return holder.a
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("function", [_by_axes, _by_length, _by_shape, _by_type, _anew_where_it_does_not_fit])
+def test_an_array_of_which_nobody_reads_the_elements_has_its_shape_and_type(function, replaced):
+    def step(holder, x):
+        result = function(holder, x)
+        if replaced:
+            holder.a = x + 1
+        return result
+
+    futurized, x = fx.futurize(step), np.arange(3.0)
+    arrays = [np.zeros(3), np.ones((3, 2)), np.ones(5), np.ones(3), np.ones(3, np.float32), np.ones((2, 3))]
+    for array in arrays + arrays[:4]:
+        mine, theirs = Holder(), Holder()
+        mine.a, theirs.a = array, array
+        for _ in range(2):
+            np.testing.assert_array_equal(futurized(mine, x), step(theirs, x))
+            np.testing.assert_array_equal(mine.a, theirs.a)
