@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import optional_programs
 import pytest
-from compare import check
+from compare import check, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_search import share_staged
@@ -404,3 +404,90 @@ def test_any_program(tmp_path_factory, data):
     text = writer.program(data.draw(st.integers(2, 6)))
     wrong, _ = optional_programs.disagreement(text, tmp_path_factory.mktemp("programs"))
     assert not wrong, f"{text}\n{wrong}"
+
+
+def a_write_into_what_an_earlier_round_left(x, y):
+    row, found = y * 1.0, None
+    for k in range(len(x)):
+        if found is not None:
+            found[0] = found[0] + 1
+        if x[k] > 0:
+            found = row
+    return row
+
+
+def an_entry_of_what_an_earlier_round_left(x, y):
+    kept, found = {"u": x[0]}, None
+    for k in range(len(x)):
+        if found is not None:
+            found["u"] = found["u"] + 1
+        if x[k] > 0:
+            found = kept
+    return kept["u"]
+
+
+@pytest.mark.parametrize(
+    "function", [a_write_into_what_an_earlier_round_left, an_entry_of_what_an_earlier_round_left]
+)  # fmt: skip
+def test_what_rounds_left_may_be_what_others_have(function):
+    y = np.arange(3.0)
+    for x in (RNG.normal(size=20), np.full(20, 2.0), -np.ones(20)):
+        np.testing.assert_array_equal(fx.futurize(function)(x, y), function(x, y))
+
+
+def numbers_of_either_kind(x, y):
+    found = None
+    for k in range(len(x)):
+        if x[k] > 0.5:
+            found = (x[k], y)
+        elif x[k] < -0.5:
+            found = (1.0, y)
+    return found
+
+
+def arrays_without_axes(x, y):
+    found = None
+    for k in range(len(x)):
+        if x[k] > 0.5:
+            found = (x[k], y)
+        elif x[k] < -0.5:
+            found = (np.array(x[k]), y)
+    return found
+
+
+def arrays_that_may_not_be_written(x, y):
+    found = None
+    for k in range(len(x)):
+        if x[k] > 0.5:
+            found = (y * x[k], k)
+        elif x[k] < -0.5:
+            found = (np.broadcast_to(x[:1], 3), k)
+    return found
+
+
+@pytest.mark.parametrize("function", [numbers_of_either_kind, arrays_without_axes, arrays_that_may_not_be_written])
+def test_kinds_are_told_apart(function):
+    futurized, y = fx.futurize(function), np.arange(3.0)
+    for x in (RNG.normal(size=20), np.zeros(20), np.full(20, 2.0), np.full(20, -2.0), np.r_[2.0, -2.0], np.r_[-2.0, 2]):
+        found, wanted = plain(futurized(x, y)), function(x, y)
+        assert repr(found) == repr(wanted)
+        assert list(map(_kind, found or ())) == list(map(_kind, wanted or ()))
+
+
+def _kind(value):
+    return type(value), isinstance(value, np.ndarray) and value.flags.writeable
+
+
+def test_what_a_name_was_before_a_loop_comes_back():
+    def f(x, y, z):
+        first = z
+        for k in range(len(x)):
+            if x[k] > 0.5:
+                first = y if x[0] > 0 else None
+        return first, y
+
+    futurized = fx.futurize(f)
+    for x in (np.zeros(20), np.ones(20), np.r_[-1.0, np.ones(19)], np.zeros(20)):
+        y, z = np.arange(3.0), np.ones(3)
+        found, wanted = futurized(x, y, z), f(x, y, z)
+        assert [found[0] is each for each in (y, z, None)] == [wanted[0] is each for each in (y, z, None)]
