@@ -88,7 +88,7 @@ class Outputs:
         if isinstance(leaf, Tracer):
             if leaf._loose:
                 current().tell()
-                if current().in_vain:
+                if current().in_vain or current().exact:
                     what = "a number that is Python's in some branch and NumPy's in another, as a result"
                     refused = Escape(what, "which of the two it is depends on data", "give it one type before")
                     refused.source, refused.reached = leaf._node.src or refused.source, None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Collected:
     """That lists have what the rounds of a loop with this body append as rows of an array: no other trace will take it
-    so, once somebody was found to write into an entry."""
+    so, once somebody was found to write into an entry, or to ask whether it is Python's number or NumPy's."""
 
     body: Any
 

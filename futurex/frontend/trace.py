@@ -140,6 +140,7 @@ class Trace:
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
         self.exact = self.inexact = False  # are Python's numbers told from NumPy's of one type? did it matter?
         self.in_vain = False  # was a trace that tells them apart given up?
+        self.loosened: set[Any] = set()  # loops whose lists hold such numbers nevertheless
         self.crowded = False  # was a name more things than a loop carries?
         self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None
@@ -168,6 +169,9 @@ class Trace:
         """Somebody must know whether a number is Python's or NumPy's, which branches have left as one."""
         self.inexact = True
         if self.may_tell:
+            raise Retrace
+        if self.loosened - self.loops:
+            self.loops |= self.loosened
             raise Retrace
 
     def fragment(self, inputs: Sequence[Node], call: Any) -> list[Node]:

@@ -98,3 +98,72 @@ def test_where_the_two_cannot_be_told_apart_numpy_is_asked():
             except ValueError as error:
                 results.append(str(error))
         assert results[0] == results[1], f.explain()
+
+
+def part(row, t):
+    if row.sum() < 0:
+        return 0.0
+    return row[0] * t
+
+
+def stacked(x, t):
+    found = []
+    for k in range(len(x)):
+        found.append(part(x[k], t))
+    return np.array(found)
+
+
+def with_the_last(x, t):
+    found = [1.5]
+    for k in range(len(x)):
+        found.append(part(x[k], t) + found[-1])
+    return np.array(found)
+
+
+def listed(x, t):
+    found = []
+    for k in range(len(x)):
+        found.append(part(x[k], t))
+    return found
+
+
+def beside_single(x, t):
+    found = []
+    for k in range(len(x)):
+        found.append(part(x[k], t))
+    return np.float32(2) * found[0], sum(found)
+
+
+def asked(x, t):
+    found, count = [1.5], 0
+    for k in range(len(x)):
+        count += isinstance(found[-1], np.float64)
+        found.append(part(x[k], t))
+    return np.array(found), count
+
+
+def in_tuples(x, t):
+    found = []
+    for k in range(len(x)):
+        found.append((part(x[k], t), k))
+    return sum(a * b for a, b in found), found[2][0]
+
+
+@pytest.mark.parametrize("program", [stacked, with_the_last, listed, beside_single, asked, in_tuples])
+@pytest.mark.parametrize("apart", [False, True])
+def test_entries_of_either_kind(program, apart):
+    """Lists have them as rows of one array, as long as nobody tells them apart; ``apart``: something else does."""
+
+    def whole(x, t):
+        number = part(x[0], t)
+        return (program(x, t), number) if apart else program(x, t)
+
+    f, rng = fx.futurize(whole), np.random.default_rng(0)
+    for k in range(8):
+        x = rng.normal(size=(20, 3))
+        x = x if k % 3 else abs(x)
+        found, expected = plain(f(x, 2.0)), whole(x, 2.0)
+        assert repr(found) == repr(expected), f.explain()
+    assert "plain NumPy" not in f.explain()
+    if program is stacked or program is with_the_last:
+        assert "unrolled" not in f.explain(), f.explain()

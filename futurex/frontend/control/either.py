@@ -407,6 +407,18 @@ def of_one_dtype(value: Any) -> Any:
     return value if one is None else one
 
 
+def loosened(value: Any, site: Any) -> Any:
+    """The same for a list's entry, or what a tuple that is one holds: rows hold one number. Who tells the two apart is
+    told that it was so at this ``site``, which another trace does without."""
+    if type(value) is tuple:
+        return tuple(loosened(each, site) for each in value)
+    one = of_one_dtype(value)
+    if one is not value and type(one) is Tracer:
+        one._loose = site
+        current().loosened.add(site)
+    return one
+
+
 def as_one(value: Any) -> Any:
     """A number of the one type that NumPy gives those that it may be; all else is as it is."""
     value = settled(value)

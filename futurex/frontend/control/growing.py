@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from futurex.frontend.control.either import loosened
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
@@ -61,7 +62,7 @@ class Growing:
 
     def put(self, value: Any) -> None:
         own_container(self.now, "a list")
-        self.now.append(value)
+        self.now.append(loosened(value, self.collector.site))
 
     append = put
 
