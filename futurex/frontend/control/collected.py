@@ -84,7 +84,7 @@ class Collector:
     def __init__(self, rows: Appended, code: Any, rounds: range, peels: bool, left: Any) -> None:
         self.rows, self.code, self.rounds, self.site, self.left = rows, code, rounds, Collected(code), left
         if self.site in current().loops:
-            raise Escape("a list that a loop adds to", "somebody writes into its entries, or asks of what type they are")
+            raise Escape("a list that a loop adds to", "somebody writes into its entries, or asks their types")
         self.counter: Any = None
         self.scope: Any = None
         count = len(rows.lists)
