@@ -26,6 +26,8 @@ def bits_of_int(node: Node, depth: int = 0) -> int:
         if source.aval.weak and source.dtype.kind == "i":
             return bits_of_int(source, depth + 1)
         return 8 * source.dtype.itemsize if source.dtype.kind in "iu" and source.dtype.itemsize < 8 else WIDE
+    if node.op == "dim":
+        return SMALL
     if node.op == "param":
         if node in current().wide:
             return WIDE

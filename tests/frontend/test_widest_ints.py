@@ -150,3 +150,46 @@ def test_the_opposite_of_a_float_beyond_63_bits_is_pythons(number):
 def test_ints_of_unsigned_examples_do_not_wrap():
     halves = fx.vmap(lambda v: int(v) / 2)(np.array([3, 2**64 - 1], np.uint64))
     assert np.asarray(halves).tolist() == [1.5, 2.0**63]
+
+
+def shared(x, n):
+    return int(x[0]) / 3, x[1].item() / x[2].item(), n / 7
+
+
+def in_rounds(x, n):
+    total, mean = 0, 0.0
+    for k in range(50):
+        total += int(x[k % 3]) >> 2
+        mean = total / (k + 1)
+    return mean, total / n
+
+
+def of_either_kind(x, n):
+    count = x[0] if x[1] > x[2] else n
+    return count / 7
+
+
+@pytest.mark.parametrize("program", [shared, in_rounds, of_either_kind])
+def test_quotients_of_ints_are_rounded_once(program):
+    """NumPy makes floats of ints before it divides, and Python does not: of its own ints the quotient alone is rounded.
+    """
+    f, rng = fx.futurize(program), np.random.default_rng(0)
+    for _ in range(60):
+        x, n = rng.integers(2**54, 2**57, 3), int(rng.integers(2**54, 2**60))
+        found, expected = f(x, n), program(x, n)
+        if not isinstance(expected, tuple):
+            found, expected = (found,), (expected,)
+        assert [float(each) for each in found] == [float(each) for each in expected], f.explain()
+
+
+def test_an_int_is_divided_by_zero_where_python_does_it():
+    def guarded(x, n):
+        if n:
+            return int(x[0]) / int(x[1])
+        return 0.0
+
+    f = fx.futurize(guarded)
+    for x, n in (([7, 2], 3), ([7, 0], 0), ([2**60 + 1, 3], 4)):
+        assert float(f(np.array(x), n)) == guarded(np.array(x), n)
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        float(f(np.array([7, 0]), 5))

@@ -57,7 +57,7 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     mixed = ufunc in _COMPARING and sorted(node.dtype.kind for node in nodes) == ["f", "i"]
     if mixed and max(bits_of_int(node) for node in nodes if node.dtype.kind == "i") > _EXACT:
         return _compared(ufunc, *nodes)
-    if ufunc is np.divide and any(node.dtype.kind == "c" for node in nodes):
+    if ufunc is np.divide and (any(node.dtype.kind == "c" for node in nodes) or _are_wide(nodes)):
         return fresh(emit("scalar_divide", *nodes))
     return compute(ufunc, *map(fresh, nodes))
 
@@ -67,13 +67,20 @@ def _is_loose(value: Any) -> bool:
 
 
 def _tell_apart(ufunc: Any, values: Sequence[Any]) -> None:
-    """Powers and complex numbers that are Python's in some branch and NumPy's in another follow other rules there."""
+    """Powers, complex numbers and quotients of large ints follow other rules where they are Python's in some branch and
+    NumPy's in another."""
     loose = list(map(_is_loose, values))
     nodes = [node_of(value) for value in values] if any(loose) else []
     if not nodes or not all(each or node.aval.weak for each, node in zip(loose, nodes, strict=True)):
         return
-    if ufunc is np.power or any(node.dtype.kind == "c" for node in nodes):
+    quotient = ufunc is np.divide and _are_wide(nodes)
+    if quotient or ufunc is np.power or any(node.dtype.kind == "c" for node in nodes):
         refuse_loose(ufunc.__name__)
+
+
+def _are_wide(nodes: Sequence[Node]) -> bool:
+    """Are they ints of which a float may not hold one? Python rounds their quotient alone."""
+    return all(node.dtype.kind == "i" for node in nodes) and max(map(bits_of_int, nodes)) > _EXACT
 
 
 def _compared(ufunc: Any, left: Node, right: Node) -> Any:

@@ -140,7 +140,12 @@ def product(function: Function, operands: Sequence[Scalar], dtype: Dtype) -> str
 
 
 def quotient(function: Function, operands: Sequence[Scalar]) -> str:
-    """``x / y`` of Python's complex numbers, by the ratio of the divisor's parts; it raises where both are zero."""
+    """``x / y`` of Python's complex numbers, by the ratio of the divisor's parts; it raises where both are zero. And
+    of ints, which floats may not hold."""
+    if all(value.dtype == _INT for value in operands):
+        for value in operands:
+            _fits(function, value, -_EXACT, _EXACT, _FLOAT)
+        return python_number(function, "divide", operands, _FLOAT)
     _refuse_mixed(operands)
     form = format_of(_FLOAT)
     (a, b), (c, d) = (
