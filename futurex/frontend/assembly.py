@@ -10,9 +10,9 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.entries import Listed, views
+from futurex.frontend.entry_kinds import parts_of
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
-from futurex.frontend.lists import parts_of
 from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant

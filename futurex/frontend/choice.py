@@ -18,8 +18,8 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.entries import Listed
+from futurex.frontend.entry_kinds import parts_of
 from futurex.frontend.inflight import is_short
-from futurex.frontend.lists import parts_of
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, call_for_futures, is_apart
 from futurex.frontend.returned import Kind, Part, Several, written_call

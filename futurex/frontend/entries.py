@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array, numbers
-from futurex.frontend.lists import Entry, Tuple, parts_of
+from futurex.frontend.entry_kinds import Entry, Tuple, parts_of
 from futurex.frontend.outputs import Output
 from futurex.frontend.returned import UNFIT, Looking, fits_in, kind_of
 from futurex.runtime.futures import Done, Future

@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.frontend.control.collected import blocks
 from futurex.frontend.control.values import raw
-from futurex.frontend.lists import Entry, Tuple, joined, parts_of
+from futurex.frontend.entry_kinds import Entry, Tuple, joined, parts_of
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, strong
 from futurex.tree.node import Node

@@ -12,12 +12,13 @@ import numpy as np
 from futurex.frontend.cells import Cell
 from futurex.frontend.control.either import number_of
 from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.entry_kinds import parts_of
 from futurex.frontend.errors import Escape
 from futurex.frontend.gathered import Gathered
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.given import given
 from futurex.frontend.kept import Kept
-from futurex.frontend.lists import TracedList, parts_of
+from futurex.frontend.lists import TracedList
 from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.control.values import Kind, merged_tracer
+from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
-from futurex.frontend.lists import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.outside import own_container
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit

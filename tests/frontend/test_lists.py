@@ -9,7 +9,8 @@ from compare import check, is_staged, outcome
 import futurex as fx
 from futurex.frontend.control import carried
 from futurex.frontend.control.moved import is_read
-from futurex.frontend.lists import Entry, TracedList
+from futurex.frontend.entry_kinds import Entry
+from futurex.frontend.lists import TracedList
 from futurex.frontend.trace import Trace, start
 from futurex.frontend.tracer import fresh
 from futurex.tree.aval import Aval

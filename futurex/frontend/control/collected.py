@@ -13,8 +13,9 @@ from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.rounds import FIRST_ROUND
 from futurex.frontend.control.sometimes import Put, Sometimes
 from futurex.frontend.control.values import raw
+from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, parts_of, share_entry, whole, zeros_of
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, TracedList, Tuple, entered_all, parts_of, share_entry, whole, zeros_of
+from futurex.frontend.lists import TracedList
 from futurex.frontend.rewrite.collecting import IN_SOME
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit, read

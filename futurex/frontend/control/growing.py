@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from futurex.frontend.control.either import loosened
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import raw
+from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, parts_of, share_entry, whole
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
-from futurex.frontend.lists import Entry, Tuple, entered_all, parts_of, share_entry, whole
 from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of, strong

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from futurex.frontend.entry_kinds import joined
 from futurex.frontend.errors import Escape, Retrace
-from futurex.frontend.lists import TracedList, joined
+from futurex.frontend.lists import TracedList
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, entered
 from futurex.tree.pytree import LEAF, Structure

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from futurex.frontend.control.values import raw
+from futurex.frontend.entry_kinds import Entry, entered_all, parts_of, share_entry, zeros_of
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, TracedList, entered_all, parts_of, share_entry, zeros_of
+from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import entered, fresh, new_array, strong

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.lib import array_utils
 
 from futurex.frontend.control.collected import blocks
+from futurex.frontend.entry_kinds import Entry
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, TracedList
+from futurex.frontend.lists import TracedList
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import applied, into, layout_of, normal_axes, one_axis

@@ -1,0 +1,127 @@
+"""What entries of lists are that stand in rows of arrays: numbers or arrays of one type, or tuples of such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
+from futurex.frontend.trace import emit, read
+from futurex.frontend.tracer import Tracer, entered, fresh
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+_ENTRY = "is also an entry of a list"
+
+
+class Entry:
+    """What all entries of a list are: numbers or arrays of one type.
+
+    ``python``: Python's numbers; ``loose``: Python's or NumPy's. No dataclass: it is a leaf of what loops carry.
+    """
+
+    __slots__ = ("aval", "is_array", "loose", "python")
+
+    def __init__(self, aval: Aval, is_array: bool, python: bool, loose: bool) -> None:
+        self.aval, self.is_array, self.python, self.loose = aval, is_array, python, loose
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and all(getattr(self, name) == getattr(other, name) for name in Entry.__slots__)
+
+    def __hash__(self) -> int:
+        return hash((self.aval, self.is_array, self.python, self.loose))
+
+    @classmethod
+    def of(cls, value: Any) -> Entry | Tuple | None:
+        """The kind of one entry; None for what no array can hold."""
+        if type(value) is tuple:
+            kinds = tuple(map(cls.of, value))
+            return Tuple(kinds) if kinds and None not in kinds else None  # type: ignore[arg-type]
+        value = entered(value)
+        if not is_numeric(value):
+            return None
+        aval = raw(value).aval
+        if not aval.static or aval.dtype.kind not in "biufc":
+            return None
+        return cls(Aval(aval.shape, aval.dtype), Kind.of(value).is_array, aval.weak, is_loose(value))
+
+    def entry(self, node: Node, site: Any = None) -> Tracer:
+        """An entry from its element or row of an array. Nobody may write into an array that is one; who does is told
+        ``site``."""
+        if self.python:
+            return fresh(read("python_scalar", node, kind=node.dtype.kind))  # it was one, and is again without fail
+        made = merged_tracer(node, Kind(self.is_array), (), loose=self.loose)
+        if self.is_array:
+            made._cell.entangle(_ENTRY, site)
+        return made
+
+    def joined(self, other: Entry | Tuple | None) -> Entry | None:
+        if not isinstance(other, Entry) or (self.aval, self.is_array) != (other.aval, other.is_array):
+            return None
+        return Entry(
+            self.aval, self.is_array, self.python and other.python,
+            self.loose or other.loose or self.python != other.python,
+        )  # fmt: skip
+
+
+class Tuple:
+    """What all entries of a list of tuples are: what stands at each place of them."""
+
+    __slots__ = ("kinds",)
+
+    def __init__(self, kinds: tuple[Entry | Tuple, ...]) -> None:
+        self.kinds = kinds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tuple) and self.kinds == other.kinds
+
+    def __hash__(self) -> int:
+        return hash(self.kinds)
+
+    def joined(self, other: Entry | Tuple | None) -> Tuple | None:
+        if not isinstance(other, Tuple) or len(self.kinds) != len(other.kinds):
+            return None
+        kinds = tuple(mine.joined(theirs) for mine, theirs in zip(self.kinds, other.kinds, strict=True))
+        return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
+
+
+def entered_all(value: Any) -> Any:
+    """A value, or a tuple of several, that staged code is about to use."""
+    return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
+    inner = value.kinds if type(value) is Tuple else value if type(value) is tuple else None
+    return [value] if inner is None else [part for each in inner for part in parts_of(each)]
+
+
+def whole(kind: Entry | Tuple, parts: Iterable[Any]) -> Any:
+    """One entry from its parts."""
+    rest = iter(parts)
+
+    def made(kind: Entry | Tuple) -> Any:
+        return tuple(map(made, kind.kinds)) if isinstance(kind, Tuple) else next(rest)
+
+    return made(kind)
+
+
+def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
+    """What all these entries are; None where they differ, or where there are none."""
+    kinds = [Entry.of(entry) for entry in entries]
+    found = kinds[0] if kinds else None
+    for kind in kinds[1:]:
+        found = None if found is None else found.joined(kind)
+    return found
+
+
+def share_entry(value: Any, site: Any = None) -> None:
+    """An array becomes an entry of a list: nobody may write into it any more, in either place; who does is told
+    ``site``."""
+    if isinstance(value, Tracer) and not value.is_scalar:
+        value._cell.entangle(_ENTRY, site)
+
+
+def zeros_of(kind: Entry, *counts: int) -> Node:
+    """An array of entries that are zeros."""
+    return emit("full", kind.aval.dtype.type(0), shape=(*counts, *kind.aval.shape), dtype=kind.aval.dtype)
