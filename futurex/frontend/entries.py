@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array, numbers
-from futurex.frontend.entry_kinds import Entry, Tuple, parts_of
+from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, parts_of
 from futurex.frontend.outputs import Output
 from futurex.frontend.returned import UNFIT, Looking, fits_in, kind_of
 from futurex.runtime.futures import Done, Future
@@ -22,7 +22,7 @@ class Listed(Looking):
     """Lists of entries of one kind, of this length or of whatever one."""
 
     def __init__(self, kind: Entry | Tuple, length: int | None = None) -> None:
-        self._of: _Column | _Columns = _of(kind)
+        self._of: _Column | _Columns | _Mixed = _of(kind)
         self._length = length
 
     def of(self, columns: Iterator[np.ndarray], call: Call | None = None) -> list[Any]:
@@ -93,11 +93,38 @@ class _Columns:
         return list(zip(*values, strict=True)) or [()] * len(self._parts)
 
 
+class _Mixed:
+    """Numbers of one type, some Python's and some NumPy's: the numbers, and which are Python's."""
+
+    def __init__(self, kind: Mixed) -> None:
+        self._avals = kind.number, Aval((), kind.number.dtype, weak=True)
+        self._numpys, self._pythons = map(kind_of, self._avals)
+
+    def made(self, columns: Iterator[np.ndarray], call: Call | None) -> list[Any]:
+        rows, flags = next(columns), next(columns)
+        made, own = numbers(rows, self._avals[0]), numbers(rows[flags].tolist(), self._avals[1])
+        for k, each in zip(np.flatnonzero(flags).tolist(), own, strict=True):
+            made[k] = each
+        return made
+
+    def fit(self, values: Sequence[Any]) -> list[Any] | None:
+        if not {self._numpys, self._pythons}.issuperset(map(type, values)):
+            return None
+        own = [value for value in values if type(value) is self._pythons]
+        return self.made(iter(self.arrays(values)), None) if fits_in(self._avals[1], own) else None
+
+    def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        flags = np.array([type(value) is self._pythons for value in values], bool)
+        return [np.array(values, self._avals[0].dtype), flags]
+
+
 _ITEM = functools.partial(operator.methodcaller, "item")
 _TUPLES = frozenset({tuple})
 
 
-def _of(kind: Entry | Tuple) -> _Column | _Columns:
+def _of(kind: Entry | Tuple) -> _Column | _Columns | _Mixed:
+    if isinstance(kind, Mixed):
+        return _Mixed(kind)
     return _Columns(kind) if isinstance(kind, Tuple) else _Column(kind)
 
 
@@ -116,5 +143,7 @@ def lists_in(output: Output) -> Callable[[Sequence[Any], Any], list[Any]]:
 
 def views(output: Output, futures: Sequence[Future[Any] | Done[Any]]) -> list[Any]:
     """A list of known length whose entries may be still on their way."""
+    listed = _of(output.value)
     assert output.length is not None
-    return _of(output.value).views(iter(futures), output.length)
+    assert not isinstance(listed, _Mixed)
+    return listed.views(iter(futures), output.length)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from futurex.frontend.control.either import is_of_python, of_one_dtype
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
-from futurex.frontend.trace import emit, read
-from futurex.frontend.tracer import Tracer, entered, fresh
+from futurex.frontend.errors import Escape
+from futurex.frontend.placeholders import Either
+from futurex.frontend.trace import current, emit, read
+from futurex.frontend.tracer import Tracer, entered, fresh, strong
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -55,7 +60,9 @@ class Entry:
             made._cell.entangle(_ENTRY, site)
         return made
 
-    def joined(self, other: Entry | Tuple | None) -> Entry | None:
+    def joined(self, other: Entry | Tuple | None) -> Entry | Mixed | None:
+        if isinstance(other, Mixed):
+            return other.joined(self)
         if not isinstance(other, Entry) or (self.aval, self.is_array) != (other.aval, other.is_array):
             return None
         return Entry(
@@ -85,6 +92,49 @@ class Tuple:
         return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
 
 
+class Mixed(Tuple):
+    """What all entries of a list are that are numbers of one type, some Python's and some NumPy's, where these are told
+    apart: the number, and whether it is Python's."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.number = Aval((), dtype)
+        flag = Entry(Aval((), np.dtype(bool)), False, True, False)
+        super().__init__((Entry(self.number, False, False, False), flag))
+
+    def joined(self, other: Entry | Tuple | None) -> Mixed | None:
+        if isinstance(other, Entry):
+            return self if (other.aval, other.is_array) == (self.number, False) else None
+        return self if other is not None and other.kinds == self.kinds else None
+
+    def taken_apart(self, value: Any) -> Any:
+        """The two of an entry."""
+        if type(value) is tuple:
+            return value
+        number, of_python = entered(of_one_dtype(value)), is_of_python(value)
+        if isinstance(number, Tracer) and number._loose:
+            current().tell()
+            raise Escape("an entry of a list that is Python's number or NumPy's", "which of the two depends on data")
+        return (fresh(strong(raw(number))) if is_numeric(number) else number), of_python
+
+    def put_together(self, number: Tracer, of_python: Tracer) -> Any:
+        """An entry of the two."""
+        node = number._node
+        own = fresh(read("python_scalar", node, kind=node.dtype.kind))
+        what = "an entry of a list that is Python's number or NumPy's"
+        return Either((own, number), (of_python._node,), what, "which of the two depends on data")
+
+
+def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
+    """The kind where Python's numbers are told from NumPy's."""
+    if isinstance(kind, Mixed):
+        return kind
+    if isinstance(kind, Tuple):
+        return Tuple(tuple(map(told_apart, kind.kinds)))
+    return Mixed(kind.aval.dtype) if kind.loose else kind
+
+
 def entered_all(value: Any) -> Any:
     """A value, or a tuple of several, that staged code is about to use."""
     return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
@@ -92,7 +142,7 @@ def entered_all(value: Any) -> Any:
 
 def parts_of(value: Any) -> list[Any]:
     """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
-    inner = value.kinds if type(value) is Tuple else value if type(value) is tuple else None
+    inner = value.kinds if isinstance(value, Tuple) else value if type(value) is tuple else None
     return [value] if inner is None else [part for each in inner for part in parts_of(each)]
 
 
@@ -101,7 +151,10 @@ def whole(kind: Entry | Tuple, parts: Iterable[Any]) -> Any:
     rest = iter(parts)
 
     def made(kind: Entry | Tuple) -> Any:
-        return tuple(map(made, kind.kinds)) if isinstance(kind, Tuple) else next(rest)
+        if not isinstance(kind, Tuple):
+            return next(rest)
+        found = tuple(map(made, kind.kinds))
+        return kind.put_together(*found) if isinstance(kind, Mixed) else found
 
     return made(kind)
 

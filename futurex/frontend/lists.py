@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import is_numeric, raw
-from futurex.frontend.entry_kinds import Entry, Tuple, joined, share_entry
+from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, entered_all, joined, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.trace import current, emit
@@ -55,7 +56,7 @@ def listed(values: list[Any], site: Site) -> Any:
     if kind is None:
         trace.lists[id(values)] = values, site
         return trace.remember(values)
-    made = _empty(site, kind)
+    made = _empty(site, told_apart(kind) if trace.exact else kind)
     made.extend(values)
     return made
 
@@ -64,7 +65,7 @@ def _empty(site: Site, kind: Entry | Tuple) -> TracedList:
     """A traced list without entries."""
     if isinstance(kind, Tuple):
         columns = tuple(_empty(site, each) for each in kind.kinds)
-        return current().remember(TracedTuples(site, kind, columns))
+        return current().remember(_type_for(kind)(site, kind, columns))
     rows = new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))
     return current().remember(TracedList(site, kind, rows))
 
@@ -73,7 +74,7 @@ def _filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedL
     """A traced list of the rows of arrays."""
     if isinstance(kind, Tuple):
         parts = tuple(_filled(site, each, columns) for each in kind.kinds)
-        return current().remember(TracedTuples(site, kind, parts))
+        return current().remember(_type_for(kind)(site, kind, parts))
     return current().remember(TracedList(site, kind, new_array(next(columns))))
 
 
@@ -261,6 +262,10 @@ class TracedList:
             node = emit("cast", node, dtype=node.dtype)
         return emit("reshape", node, shape=(1, *self.kind.aval.shape))
 
+    def taken(self, value: Any) -> Any:
+        """What the columns hold of an entry."""
+        return entered_all(value)
+
     def check(self, kind: Entry | Tuple | None) -> None:
         common = self.kind.joined(kind)
         if common != self.kind:
@@ -287,7 +292,14 @@ class TracedList:
         self.rows = new_array(self._rows()[::-1]._node)
 
     def sort(self, *, key: Any = None, reverse: Any = False) -> None:
-        """Equal entries stay in their order. Python's order of what is no number is another one than NumPy's."""
+        """Equal entries stay in their order."""
+        rows, turned = self._to_sort(key, reverse)
+        made = new_array(emit("sort", rows, axis=0, kind="stable"))
+        self.rows = new_array(made[::-1]._node) if turned else made
+
+    def _to_sort(self, key: Any, reverse: Any) -> tuple[Node, bool]:
+        """The rows, and whether they have been turned around. Python's order of what is no number is another one than
+        NumPy's."""
         kind = self.kind
         if key is not None or not isinstance(kind, Entry) or kind.aval.ndim or kind.aval.dtype.kind == "c":
             raise Escape("sorting a list whose length depends on data, by a key or of what are no real numbers", _WHY)
@@ -298,9 +310,7 @@ class TracedList:
             current().waits = True
             ordered = emit("all", emit("equal", rows._node, rows._node), axis=None, keepdims=False)
             current().effect("check", ordered, failure=_UNORDERED)
-        given = (rows[::-1] if turned else rows)._node
-        made = new_array(emit("sort", given, axis=0, kind="stable"))
-        self.rows = new_array(made[::-1]._node) if turned else made
+        return (rows[::-1] if turned else rows)._node, turned
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
@@ -334,7 +344,14 @@ class TracedTuples(TracedList):
         found = tuple(column[index] for column in self._columns())
         return self._of(found) if isinstance(index, slice) else found
 
+    def taken(self, value: Any) -> Any:
+        columns = self._columns()
+        if type(value) is not tuple or len(value) != len(columns):
+            return value
+        return tuple(column.taken(part) for column, part in zip(columns, value, strict=True))
+
     def __setitem__(self, index: Any, value: Any) -> None:
+        value = self.taken(value)
         self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
@@ -365,7 +382,7 @@ class TracedTuples(TracedList):
         return self._of(tuple(column.copy() for column in self._columns()))
 
     def _of(self, columns: tuple[TracedList, ...]) -> TracedTuples:
-        return current().remember(TracedTuples(self.site, self.kind, columns))
+        return current().remember(type(self)(self.site, self.kind, columns))
 
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList):
@@ -373,7 +390,7 @@ class TracedTuples(TracedList):
             assert isinstance(values, TracedTuples)
             added: tuple[Any, ...] = values._columns()
         else:
-            entries = list(items(values))
+            entries = list(map(self.taken, items(values)))
             for entry in entries:
                 self.check(Entry.of(entry))
             added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
@@ -383,7 +400,12 @@ class TracedTuples(TracedList):
     def pop(self, index: Any = -1) -> Any:
         return tuple(column.pop(index) for column in self._columns())
 
+    def _without(self, index: Any) -> None:
+        for column in self._columns():
+            column._without(index)
+
     def insert(self, index: Any, value: Any) -> None:
+        value = self.taken(value)
         self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column.insert(index, entry)
@@ -395,6 +417,53 @@ class TracedTuples(TracedList):
     def reverse(self) -> None:
         for column in self._columns():
             column.reverse()
+
+
+class TracedMixed(TracedTuples):
+    """A list of numbers, some Python's and some NumPy's: ``rows`` has the numbers, and which are Python's."""
+
+    __slots__ = ()
+
+    def taken(self, value: Any) -> Any:
+        return self.kind.taken_apart(value)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return found if isinstance(index, slice) else self.kind.put_together(*found)
+
+    def pop(self, index: Any = -1) -> Any:
+        return self.kind.put_together(*super().pop(index))
+
+    def extend(self, values: Any) -> None:
+        if type(values) is TracedList:
+            rows = values._rows()._node
+            alike = emit("equal", rows, rows)
+            every = emit("logical_or", alike, emit("logical_not", alike))
+            self.check(values.kind)
+            self.add_rows([rows, every if values.kind.python else emit("logical_not", every)])
+        else:
+            super().extend(values)
+
+    def sort(self, *, key: Any = None, reverse: Any = False) -> None:
+        rows, turned = self._columns()[0]._to_sort(key, reverse)
+        order = new_array(emit("argsort", rows, axis=0, kind="stable"))
+        for column in self._columns():
+            own_container(column, "a list")
+            made = (column._rows()[::-1] if turned else column._rows())[order]
+            column.rows = new_array((made[::-1] if turned else made)._node)
+
+    def _equal(self, value: Any) -> Node:
+        return self._columns()[0]._equal(of_one_dtype(value))
+
+    def __fx_node__(self) -> Node:
+        return self._columns()[0].__fx_node__()
+
+    def stacked(self) -> Tracer:
+        return self._columns()[0].stacked()
+
+
+def _type_for(kind: Tuple) -> type[TracedTuples]:
+    return TracedMixed if isinstance(kind, Mixed) else TracedTuples
 
 
 def len_of(values: TracedList) -> Any:

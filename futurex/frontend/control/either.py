@@ -407,6 +407,17 @@ def of_one_dtype(value: Any) -> Any:
     return value if one is None else one
 
 
+def is_of_python(value: Any) -> Any:
+    """Is a number Python's?"""
+    value = settled(value)
+    if type(value) is not Either:
+        return is_numeric(value) and raw(value).aval.weak
+    *firsts, node = (const(np.bool_(is_of_python(each))) for each in value.values)
+    for flag, other in zip(reversed(value.flags), reversed(firsts), strict=True):
+        node = emit("where", flag, other, node)
+    return fresh(emit("python_scalar", node, kind="b"))
+
+
 def loosened(value: Any, site: Any) -> Any:
     """The same for a list's entry, or what a tuple that is one holds: rows hold one number. Who tells the two apart is
     told that it was so at this ``site``, which another trace does without."""

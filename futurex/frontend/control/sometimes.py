@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from futurex.frontend.control.values import raw
-from futurex.frontend.entry_kinds import Entry, entered_all, parts_of, share_entry, zeros_of
+from futurex.frontend.entry_kinds import Entry, parts_of, share_entry, zeros_of
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items, own_container
@@ -83,7 +83,7 @@ class Sometimes:
         ]  # fmt: skip
 
     def put(self, value: Any) -> None:
-        value = entered_all(value)
+        value = self.root.taken(value)
         self.root.check(Entry.of(value))
         for part in parts_of(value):
             share_entry(part)
