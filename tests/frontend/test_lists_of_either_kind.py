@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.frontend.entries import Listed
+from futurex.frontend.entry_kinds import Mixed
+from futurex.frontend.returned import UNFIT
 
 
 def newton(x0, c):
@@ -253,7 +256,31 @@ def cplx(x0, c):
     return xs[-1], xs
 
 
+def joined(x0, c):
+    xs, ys, zs = [x0], [2.5], [c[0]]
+    for v in c:
+        if v > 0:
+            xs.append(v)
+            ys.append(1.25)
+        else:
+            zs.append(v)
+    xs.extend(ys)
+    xs.extend(zs)
+    return xs
+
+
+def of_two_types(x0, c):
+    xs = [x0]
+    for k, v in enumerate(c):
+        if v > 0:
+            xs.append(v)
+        elif v < -0.5:
+            xs.append(k)
+    return xs
+
+
 PROGRAMS = [
+    joined,
     newton, newton_list, newton_all, half, popped, popvalue, ordered, total,
     pairs, pairs_list, sets, inserted, best_of, either, ints, reversed_,
     isin, ordered_back, removed, counted, zipped, nested, stacked, branch,
@@ -285,6 +312,23 @@ def test_each_entry_is_of_its_kind(program):
         assert kinds(f(*args)) == kinds(program(*args)), f.explain()
     assert "is compiled whole" in f.explain(), f.explain()
     assert "plain NumPy" not in f.explain(), f.explain()
+
+
+def test_numbers_of_another_type_are_told_from_them():
+    f, rng = fx.futurize(of_two_types), np.random.default_rng(0)
+    for k in range(12):
+        args = given(of_two_types, k, rng)
+        assert kinds(f(*args)) == kinds(of_two_types(*args)), f.explain()
+
+
+def test_a_list_that_a_plain_call_returned_comes_back_as_one_of_a_run():
+    listed, values = Listed(Mixed(np.dtype(np.int64))), [3, np.int64(4), 5]
+    assert kinds(listed.fit(values)) == kinds(values)
+    rows, flags = listed.columns(values)
+    assert kinds(listed.of(iter((rows, flags)))) == kinds(values)
+    assert rows.tolist() == [3, 4, 5]
+    for others in ([2**70, np.int64(4)], [3, 4.0], (3, 4)):
+        assert listed.fit(others) is UNFIT
 
 
 @pytest.mark.parametrize("program, place", [(newton, None), (half, 0), (popvalue, 0), (sets, 2), (ordered, 0)])

@@ -169,7 +169,12 @@ def of_either_kind(x, n):
     return count / 7
 
 
-@pytest.mark.parametrize("program", [shared, in_rounds, of_either_kind])
+def of_either_kind_in_an_array(x, n):
+    count = x[0] if x[1] > x[2] else n
+    return np.array([count / 7])[0]
+
+
+@pytest.mark.parametrize("program", [shared, in_rounds, of_either_kind, of_either_kind_in_an_array])
 def test_quotients_of_ints_are_rounded_once(program):
     """NumPy makes floats of ints before it divides, and Python does not: of its own ints the quotient alone is rounded.
     """
