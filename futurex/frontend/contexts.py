@@ -63,7 +63,10 @@ def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any
         finally:
             failures, trace.attempt = trace.attempt[2], before
     failed = functools.reduce(lambda a, b: emit("logical_or", a, b), failures) if failures else None
-    return found, False if failed is None else fresh(failed)
+    if failed is None:
+        return found, False
+    trace.attempted.add(failed)
+    return found, fresh(failed)
 
 
 def _kinds(caught: Callable[[], tuple[Any, ...]] | None) -> list[Any] | None:

@@ -590,4 +590,5 @@ class Rewriter(Expressions):
     def visit_Raise(self, node: ast.Raise) -> Any:
         if node.exc is None:
             return node
-        return self._placed(ast.Expr(fx("raise_", thunk(self.visit(node.exc)))), node)
+        parts = [self.visit(part) for part in (node.exc, node.cause) if part is not None]
+        return self._placed(ast.Expr(fx("raise_", *map(thunk, parts))), node)
