@@ -1,6 +1,10 @@
 """Exceptions that runs raise are what Python raises: with their attributes, notes, and what they came from."""
 
+import os
+import pathlib
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -225,3 +229,18 @@ def test_what_is_raised_in_a_call_with_arguments_that_are_not_traced_came_from_n
     with pytest.raises(ValueError, match="much") as raised:
         function(np.full(3, 5.0), given)
     assert raised.value.__context__ is None
+
+
+def test_an_optimised_interpreter_leaves_assertions_out(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy as np, futurex as fx\n\n\n"
+        "def function(x):\n    assert x.sum() < 3, 'much'\n    return x * 2\n\n\n"
+        "staged = fx.futurize(escape='error')(function)\n"
+        "for _ in range(3):\n    print(staged(np.ones(4)).tolist())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-O", str(program)], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(fx.__file__).parents[1])},
+    )  # fmt: skip
+    assert run.stdout.split("\n")[:3] == ["[2.0, 2.0, 2.0, 2.0]"] * 3, run.stderr

@@ -584,6 +584,8 @@ class Rewriter(Expressions):
         return [self._placed(new, node) for new in out]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
+        if not __debug__:  # python -O has none
+            return self._placed(ast.Pass(), node)
         message = thunk(self.visit(node.msg)) if node.msg is not None else ast.Constant(None)
         return self._placed(ast.Expr(fx("assert_", self.visit(node.test), message)), node)
 
