@@ -62,11 +62,17 @@ def failure_of(error: BaseException) -> tuple[Failure, list[Node]]:
         elif isinstance(arg, Tracer):
             args.append(Value(kind_of_value(arg)))
             nodes.append(arg._node)
-        elif isinstance(arg, str | int | float | complex | bool | bytes | type(None)):
+        elif _is_constant(arg):
             args.append(arg)
         else:
             raise Escape(f"an exception with a {type(arg).__name__} in it", "it cannot be kept for the run")
     return Failure(type(error), tuple(args), tuple(kwargs)), nodes
+
+
+def _is_constant(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_constant, value))
+    return isinstance(value, str | int | float | complex | bytes | type(None))
 
 
 def is_as_made(error: BaseException) -> bool:

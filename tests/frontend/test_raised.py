@@ -115,6 +115,12 @@ def by_name(x):
     return y + 1
 
 
+def with_shapes(x):
+    if x.sum() > 10:
+        raise Refused(x.shape, ("of", 2.5, None, (True, x.ndim)))
+    return x + 1
+
+
 def of_pythons(x):
     if x.sum() > 10:
         raise OSError(2, "there is none", "of this name")
@@ -139,7 +145,7 @@ def told_of(error):
 
 CASES = (
     attribute, slot, other_arguments, filled, noted, caused, caused_by_a_class, handling, handled, from_nothing,
-    by_name, of_pythons, of_pythons_by_name,
+    by_name, with_shapes, of_pythons, of_pythons_by_name,
 )  # fmt: skip
 
 
