@@ -38,6 +38,8 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     linear = shields and kinds is not None and all(issubclass(kind, np.linalg.LinAlgError) for kind in kinds)
     trace.protects_linear += linear
     trace.protected += shields and not linear
+    named = () if shields else tuple(kinds or ())
+    trace.caught += named
     try:
         yield
     except Exception as error:
@@ -49,6 +51,7 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     finally:
         trace.protects_linear -= linear
         trace.protected -= shields and not linear
+        del trace.caught[len(trace.caught) - len(named) :]
 
 
 def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any]:

@@ -110,7 +110,7 @@ def if_(
             site.fork(escape)
         raise
     if taken.failure or other.failure:
-        if current().protected or current().protects_linear:
+        if current().protected or current().protects_linear or _is_caught(taken) or _is_caught(other):
             inside = Escape("a test on data in front of an exception in a try statement", "its handlers are Python's")
             inside.site = IN_BRANCH
             if site is not None:
@@ -140,6 +140,11 @@ def _handling(run: Callable[[], Any]) -> Callable[[], Any]:
             trace.handles -= 1
 
     return handle
+
+
+def _is_caught(branch: _Branch) -> bool:
+    """Does it raise what a handler around it is for, although operations raise none of that?"""
+    return branch.failure is not None and issubclass(branch.failure[0].kind, tuple(current().caught))
 
 
 def _trace_branch(
