@@ -39,7 +39,7 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     trace.protects_linear += linear
     trace.protected += shields and not linear
     named = () if shields else tuple(kinds or ())
-    trace.caught += named
+    trace.caught.append(named)
     try:
         yield
     except Exception as error:
@@ -51,7 +51,7 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     finally:
         trace.protects_linear -= linear
         trace.protected -= shields and not linear
-        del trace.caught[len(trace.caught) - len(named) :]
+        trace.caught.remove(named)  # that of a generator may end before those that began after it
 
 
 def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any]:

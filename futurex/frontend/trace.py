@@ -99,7 +99,7 @@ class Trace:
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
         self.protects_linear = 0  # is it in a try whose handlers catch LinAlgError alone?
-        self.caught: list[type[BaseException]] = []  # by handlers around it that catch nothing that operations raise
+        self.caught: list[tuple[Any, ...]] = []  # by handlers around it that catch nothing that operations raise
         self.attempted: set[Node] = set()  # whether a factorization in a try failed, behind which its handler stands
         self.handles = 0  # is it in such a handler?
         self.protected, self.walking = 0, False  # is it inside NumPy's own source

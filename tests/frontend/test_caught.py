@@ -120,9 +120,29 @@ def in_another_one(x):
     return y
 
 
+def beside_a_generator(x):
+    def values():
+        for v in x:
+            try:
+                yield v * 2
+            except KeyError:
+                yield v
+
+    numbers = values()
+    y = x * next(numbers)
+    try:
+        y = y + next(numbers)
+        if y.sum() > 14:
+            raise Gone
+        y = y * 10
+    except OSError:
+        y = y - 1
+    return y
+
+
 CASES = (
     not_implemented, of_a_base, with_a_value, in_a_helper, in_a_recursion, behind_a_loop, in_rounds, suppressed,
-    in_another_one,
+    in_another_one, beside_a_generator,
 )  # fmt: skip
 
 
