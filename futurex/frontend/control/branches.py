@@ -166,7 +166,8 @@ def _trace_branch(
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
             failure = *failure_of(error), raised_at(error) or here()
-            current().waits |= not is_as_made(error)  # run again as plain NumPy it is the program's own
+            if current().handles or not is_as_made(error):
+                current().waits = True  # run again as plain NumPy it is the program's own
         state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
         _read_names(result)
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
