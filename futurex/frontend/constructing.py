@@ -14,6 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api import HANDLERS
 from futurex.frontend.numpy_api.source import CONSTRUCTED
 from futurex.frontend.outside import any_traced, of_class, refuse_special
+from futurex.frontend.raised import note_made
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, fresh, new_array
 from futurex.ops.python import may_refuse
@@ -89,13 +90,12 @@ def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwar
     """An exception: made as it is, or with a staged ``__init__``; a run makes it again from the same arguments."""
     from futurex.frontend.calls import call
 
-    if not isinstance(init, types.FunctionType):
-        return current().remember(kind(*args, **kwargs))
-    error = current().remember(kind.__new__(kind, *args, **kwargs))
-    call(init, (error, *args), kwargs)
-    if kwargs:
-        raise Escape(f"making a {kind.__qualname__} with keyword arguments", "it is made again at every run")
-    error.__made_from__ = args
+    if isinstance(init, types.FunctionType):
+        error = current().remember(kind.__new__(kind, *args, **kwargs))
+        call(init, (error, *args), kwargs)
+    else:
+        error = current().remember(kind(*args, **kwargs))
+    note_made(error, args, kwargs)
     return error
 
 

@@ -38,6 +38,8 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     linear = shields and kinds is not None and all(issubclass(kind, np.linalg.LinAlgError) for kind in kinds)
     trace.protects_linear += linear
     trace.protected += shields and not linear
+    named = () if shields else tuple(kinds or ())
+    trace.caught.append(named)
     try:
         yield
     except Exception as error:
@@ -49,6 +51,7 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     finally:
         trace.protects_linear -= linear
         trace.protected -= shields and not linear
+        trace.caught.remove(named)  # that of a generator may end before those that began after it
 
 
 def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any]:
@@ -63,7 +66,10 @@ def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any
         finally:
             failures, trace.attempt = trace.attempt[2], before
     failed = functools.reduce(lambda a, b: emit("logical_or", a, b), failures) if failures else None
-    return found, False if failed is None else fresh(failed)
+    if failed is None:
+        return found, False
+    trace.attempted.add(failed)
+    return found, fresh(failed)
 
 
 def _kinds(caught: Callable[[], tuple[Any, ...]] | None) -> list[Any] | None:

@@ -22,8 +22,9 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import f_strides, is_contiguous
+from futurex.frontend.raised import failure_of
 from futurex.frontend.rewrite import is_rewritten
-from futurex.frontend.texts import TracedText, failure_of
+from futurex.frontend.texts import TracedText
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import Call, Hole, Leaf, Outcome, Told, identity, outcome_of

@@ -25,7 +25,7 @@ from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
 from futurex.frontend.deferring import check_deferring
 from futurex.frontend.deleting import delete_attribute, delete_item
-from futurex.frontend.errors import Escape, Signal, mark, python
+from futurex.frontend.errors import Escape, Signal, python
 from futurex.frontend.lists import Site, TracedList, listed
 from futurex.frontend.nothing import refused
 from futurex.frontend.numbers import array_attribute, attribute
@@ -50,6 +50,7 @@ from futurex.frontend.outside import (
 )
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.placeholders import Either
+from futurex.frontend.raised import raise_
 from futurex.frontend.sameness import same
 from futurex.frontend.standing import METHODS
 from futurex.frontend.texts import f_string, formatted, joined, percent
@@ -473,15 +474,7 @@ class Runtime:
         held: Any = container
         return value in held
 
-    @staticmethod
-    def raise_(thunk: Callable[[], Any]) -> None:
-        error = thunk()
-        if isinstance(error, type):
-            error = error()
-        if isinstance(error, BaseException) and not isinstance(error, Exception):
-            raise Escape(f"raising {type(error).__name__}", "it would end the trace, taken or not")
-        mark(error)
-        raise error
+    raise_ = staticmethod(raise_)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 

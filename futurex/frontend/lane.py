@@ -114,10 +114,11 @@ class Lane:
             choice.failed()
             if choice.acts or self.variant.has_log or not (looked or self.valid()):
                 raise
-            return again(self, leaves, args, kwargs)  # whose results tell of the error
-        if not settled:
-            choice.was_plain(began)
-        return result
+        else:
+            if not settled:
+                choice.was_plain(began)
+            return result
+        return again(self, leaves, args, kwargs)  # whose results tell of the error, while none is being handled
 
     def _once_settled(self, take: Take | None) -> Take:
         """The long way, as long as it may lead what is given away into better memory, and once more then: it stays

@@ -115,11 +115,13 @@ class Futurized(Standing, Generic[P, R]):
                         return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
             leaves: list[Any] = []
+            key: Key | None = None
             try:
                 key = call_key(args, kwargs, leaves)
             except Untraceable as error:
                 if not self._may_be_plain:
                     raise error.as_error() from None
+            if key is None:
                 self._acts = self._acts or False
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
@@ -168,6 +170,7 @@ class Futurized(Standing, Generic[P, R]):
         taken = lane.take(inputs) if lane.take is not None else (inputs, ())
         if taken is not None:
             values, owners = taken
+            futures = None
             try:
                 if lane.fits and (results := run_quickly(plan, inputs)) is not None:
                     variant.failed = 0
@@ -175,6 +178,7 @@ class Futurized(Standing, Generic[P, R]):
                 found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
             except Exception as error:
                 futures = failed(plan, error)
+            if futures is not None:  # made again as plain NumPy it fails with nothing being handled
                 return self._left(variant, futures, inputs, leaves, [], printed_here(), args, kwargs)
             if found is not None:
                 variant.failed = 0
@@ -357,6 +361,8 @@ class Futurized(Standing, Generic[P, R]):
         except MemoryError as full:  # there is no room for what the plan needs at once
             if self._strict or self._limit is not None or variant.gives or variant.wrote(full, inputs, leaves):
                 raise
+            futures = None
+        if futures is None:
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         return self._left(variant, futures, inputs, leaves, captured, before, args, kwargs)
 

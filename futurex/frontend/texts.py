@@ -11,7 +11,6 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.outside import any_traced, refuse_special
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer
-from futurex.ops.control import Failure
 from futurex.ops.python import Text, Value
 from futurex.tree.node import Node
 
@@ -165,21 +164,3 @@ def join_method(text: str, parts: Any) -> Any:
     if not all(isinstance(piece, str | TracedText) for piece in pieces):
         raise Escape("str.join of a traced value", "plain Python needs the value here")
     return joined(*[each for piece in pieces for each in (text, piece)][1:])
-
-
-def failure_of(error: BaseException) -> tuple[Failure, list[Node]]:
-    """An exception to be raised at run time, and the values that its arguments wait for."""
-    args: list[Any] = []
-    nodes: list[Node] = []
-    for arg in getattr(error, "__made_from__", error.args):
-        if isinstance(arg, TracedText):
-            args.append(arg.text)
-            nodes += arg.nodes
-        elif isinstance(arg, Tracer):
-            args.append(Value(kind_of_value(arg)))
-            nodes.append(arg._node)
-        elif isinstance(arg, str | int | float | complex | bool | bytes | type(None)):
-            args.append(arg)
-        else:
-            raise Escape(f"an exception with a {type(arg).__name__} in it", "it cannot be kept for the run")
-    return Failure(type(error), tuple(args)), nodes

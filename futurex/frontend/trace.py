@@ -99,6 +99,9 @@ class Trace:
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
         self.protects_linear = 0  # is it in a try whose handlers catch LinAlgError alone?
+        self.caught: list[tuple[Any, ...]] = []  # by handlers around it that catch nothing that operations raise
+        self.attempted: set[Node] = set()  # whether a factorization in a try failed, behind which its handler stands
+        self.handles = 0  # is it in such a handler?
         self.protected, self.walking = 0, False  # is it inside NumPy's own source
         self.attempt: Any = None  # in an expression whose failures are values: where it stands, and these
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols

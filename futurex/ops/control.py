@@ -90,41 +90,50 @@ op(
 class Failure:
     """An exception that a staged ``raise`` or ``assert`` carries: its type and arguments, and a stable text.
 
-    A :class:`~futurex.ops.python.Text` or ``Value`` among the arguments takes its values from the check's inputs.
+    A :class:`~futurex.ops.python.Text` or ``Value`` among the arguments takes its values from the check's inputs. The
+    last of them are given by ``names``.
     """
 
-    __slots__ = ("args", "kind")
+    __slots__ = ("args", "kind", "names")
 
-    def __init__(self, kind: type[BaseException], args: tuple[Any, ...]) -> None:
+    def __init__(self, kind: type[BaseException], args: tuple[Any, ...], names: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.args = args
+        self.names = names
+
+    def made(self, values: Sequence[Any]) -> BaseException:
+        """The exception, with these values in it."""
+        args = filled(self.args, iter(values))
+        first = len(args) - len(self.names)
+        return self.kind(*args[:first], **dict(zip(self.names, args[first:], strict=True)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Failure) and (self.kind, self.args) == (other.kind, other.args)
+        return isinstance(other, Failure) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
-        return hash((self.kind, repr(self.args)))
+        return hash((self.kind, repr(self.args), self.names))
 
     def __repr__(self) -> str:
         """Text that printed graphs are executed with."""
-        return f"ops.control.failure({self.kind.__module__!r}, {self.kind.__qualname__!r}, {self.args!r})"
+        names = f", {self.names!r}" if self.names else ""
+        return f"ops.control.failure({self.kind.__module__!r}, {self.kind.__qualname__!r}, {self.args!r}{names})"
 
     def __stable__(self) -> str:
-        return f"{self.kind.__module__}.{self.kind.__qualname__}{self.args!r}"
+        return f"{self.kind.__module__}.{self.kind.__qualname__}{self.args!r}{self.names or ''}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Failure, (self.kind, self.args)
+        return Failure, (self.kind, self.args, self.names)
 
 
-def failure(module: str, name: str, args: tuple[Any, ...]) -> Failure:
+def failure(module: str, name: str, args: tuple[Any, ...], names: tuple[str, ...] = ()) -> Failure:
     """The failure that raises the exception type ``module.name``."""
-    return Failure(operator.attrgetter(name)(importlib.import_module(module)), args)
+    return Failure(operator.attrgetter(name)(importlib.import_module(module)), args, names)
 
 
 def _check(ok: Any, *values: Any, failure: Failure) -> Any:
     """``values``: those that the exception's message shows, then the effect that comes before."""
     if not bool(ok):
-        raise failure.kind(*filled(failure.args, iter(values)))
+        raise failure.made(values)
     return np.True_
 
 

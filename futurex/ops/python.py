@@ -103,7 +103,7 @@ op(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Value:
     """A value that a text or an exception waits for, as Python has it: ``number``, NumPy ``scalar`` or ``array``.
 
@@ -126,8 +126,12 @@ class Value:
         converted = {"": value, "s": str, "r": repr, "a": ascii}[self.conversion]
         return format(converted(value) if self.conversion else value, self.spec)
 
+    def __repr__(self) -> str:
+        """Text that printed graphs are executed with."""
+        return f"ops.python.Value{dataclasses.astuple(self)!r}"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Text:
     """Text with values in it, as an f-string has them."""
 
@@ -138,7 +142,7 @@ class Text:
 
     def __repr__(self) -> str:
         """Text that printed graphs are executed with."""
-        return f"ops.python.Text({self.parts!r})".replace("Value(", "ops.python.Value(")
+        return f"ops.python.Text({self.parts!r})"
 
     def __stable__(self) -> str:
         return f"Text{[part if isinstance(part, str) else dataclasses.astuple(part) for part in self.parts]!r}"

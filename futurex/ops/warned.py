@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.control import Failure
-from futurex.ops.python import filled
 from futurex.tree.aval import Aval
 from futurex.tree.record import op
 from futurex.tree.source import is_internal
@@ -61,7 +60,7 @@ def warn_here(*args: Any, **kwargs: Any) -> None:
 
 def _warning(*values: Any, warning: Failure, stacklevel: int, within: tuple[Line, ...]) -> Any:
     """``within``: the user's lines inside the function that is staged, innermost first."""
-    warn((*within, *lines()), warning.kind(*filled(warning.args, iter(values))), stacklevel=stacklevel)
+    warn((*within, *lines()), warning.made(values), stacklevel=stacklevel)
     return np.True_
 
 

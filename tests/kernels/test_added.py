@@ -41,6 +41,12 @@ def added_behind_rows(table, value, i, j):
     return table
 
 
+def added_to_a_part(table, value, i):
+    table = table.copy()
+    np.add.at(table, (slice(1, None, 2), i), value)
+    return table
+
+
 def places(extent, *shape, dtype="i8"):
     return RNG.integers(-extent, extent, shape).astype(dtype)
 
@@ -148,6 +154,7 @@ def test_the_gradient_of_pixels_that_were_picked():
         (added, (numbers(50, 20), numbers(300, 20), RNG.integers(0, 50, 300).astype("u8"))),
         (added, (numbers(50, 20), numbers(300, 20, dtype="f8"), places(50, 300))),  # added as doubles
         (added, (numbers(50, 20, dtype="f2"), numbers(300, 20, dtype="f2"), places(50, 300))),
+        (added_to_a_part, (numbers(20, 50, 8), numbers(10, 300, 8), places(50, 300))),
     ],
 )
 def test_the_rest_is_numpys(f, args):

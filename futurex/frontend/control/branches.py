@@ -47,7 +47,7 @@ from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.placeholders import Alternatives, Either
-from futurex.frontend.texts import failure_of
+from futurex.frontend.raised import failure_of, is_as_made
 from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, which
@@ -85,6 +85,7 @@ def if_(
     if not is_unknown(test):
         return then() if test else orelse()
     pred = truth(test)
+    then = _handling(then) if pred in current().attempted else then
     site, known = next_site(pred), facts.known(pred)
     if site is not None and site.outcome is not None:
         known = site.outcome
@@ -109,7 +110,7 @@ def if_(
             site.fork(escape)
         raise
     if taken.failure or other.failure:
-        if current().protected or current().protects_linear:
+        if current().protected or current().protects_linear or _is_caught(taken) or _is_caught(other):
             inside = Escape("a test on data in front of an exception in a try statement", "its handlers are Python's")
             inside.site = IN_BRANCH
             if site is not None:
@@ -125,6 +126,25 @@ def if_(
         raise
     set_(tuple(merged[:-1]))
     return merged[-1]
+
+
+def _handling(run: Callable[[], Any]) -> Callable[[], Any]:
+    """A branch that is the handler of a LinAlgError."""
+
+    def handle() -> Any:
+        trace = current()
+        trace.handles += 1
+        try:
+            return run()
+        finally:
+            trace.handles -= 1
+
+    return handle
+
+
+def _is_caught(branch: _Branch) -> bool:
+    """Does it raise what a handler around it is for, although operations raise none of that?"""
+    return branch.failure is not None and issubclass(branch.failure[0].kind, tuple(current().caught))
 
 
 def _trace_branch(
@@ -146,6 +166,8 @@ def _trace_branch(
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
             failure = *failure_of(error), raised_at(error) or here()
+            if current().handles or not is_as_made(error):
+                current().waits = True  # run again as plain NumPy it is the program's own
         state = tuple(now if now is then else settled(now) for now, then in zip(get(), before, strict=True))
         _read_names(result)
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself

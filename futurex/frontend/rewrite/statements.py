@@ -584,10 +584,13 @@ class Rewriter(Expressions):
         return [self._placed(new, node) for new in out]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
+        if not __debug__:  # python -O has none
+            return self._placed(ast.Pass(), node)
         message = thunk(self.visit(node.msg)) if node.msg is not None else ast.Constant(None)
         return self._placed(ast.Expr(fx("assert_", self.visit(node.test), message)), node)
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         if node.exc is None:
             return node
-        return self._placed(ast.Expr(fx("raise_", thunk(self.visit(node.exc)))), node)
+        parts = [self.visit(part) for part in (node.exc, node.cause) if part is not None]
+        return self._placed(ast.Expr(fx("raise_", *map(thunk, parts))), node)
