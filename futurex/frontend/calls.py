@@ -38,7 +38,7 @@ from futurex.frontend.outside import (
     taken,
 )
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
-from futurex.frontend.standing import Method
+from futurex.frontend.standing import Method, is_partial
 from futurex.frontend.texts import format_method, join_method
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered
@@ -146,7 +146,7 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(function.__func__, (function.__self__, *args), kwargs)
     if type(function) is Method:
         return call(function.__func__, (function.__self__, *args), kwargs)
-    if isinstance(function, functools.partial):
+    if is_partial(function):
         return _call_partial(function, args, kwargs)
     if isinstance(function, type):
         return construct(function, args, kwargs)

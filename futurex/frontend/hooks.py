@@ -38,6 +38,7 @@ from futurex.frontend.outside import (
     guard_library,
     guard_method,
     is_internal_class,
+    is_property,
     is_users,
     items,
     of_class,
@@ -143,7 +144,7 @@ class Runtime:
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = stored_under(value, name)
-        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType | functools.partial)
+        is_staged = is_property(stored, "__get__") and isinstance(stored.fget, types.FunctionType | functools.partial)
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
@@ -358,7 +359,7 @@ class Runtime:
             setattr(target, name, value)
             return
         stored = stored_under(target, name)
-        if isinstance(stored, property) and isinstance(stored.fset, types.FunctionType):
+        if is_property(stored, "__set__") and isinstance(stored.fset, types.FunctionType):
             of_class(type(target), name)
             call(stored.fset, (target, value), {})
             return

@@ -22,6 +22,7 @@ from futurex.frontend.ownership import call_and_look
 from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import FX, fx
+from futurex.frontend.standing import is_partial
 from futurex.ops.opaque import Made, identity, outcome_of
 from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
@@ -66,7 +67,7 @@ class Observer:
         """The function with observed calls; itself where it has no source of the user's."""
         if function is warnings.warn:
             return warn_here
-        if isinstance(function, functools.partial):
+        if is_partial(function):
             return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             return types.MethodType(self.twin(function.__func__), function.__self__)

@@ -9,7 +9,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -214,6 +214,12 @@ def refuse_special(*values: Any) -> None:
 def describes(stored: Any, method: str) -> bool:
     """Is what a class has under a name an object whose own class, no function's, says how that is read or set?"""
     return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
+
+
+def is_property(stored: Any, method: str) -> TypeGuard[property]:
+    """Is it a property that is read (set) as properties are? A class of the user's derived from it may say otherwise:
+    it keeps what was computed, scales it, or asks the class."""
+    return isinstance(stored, property) and getattr(type(stored), method) is getattr(property, method)
 
 
 def unseen(read: Callable[[Any, str], Any], value: Any, name: str) -> Any:
