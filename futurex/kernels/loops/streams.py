@@ -19,6 +19,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.ops.draws import METHODS, PYTHON_TYPES
 from futurex.ops.streams import STATE, State, generator_of, plain_scalar
+from futurex.ops.twister import bits_now, bring
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.record import bound, without_sizes
@@ -141,7 +142,7 @@ class _Live:
     @property
     def state(self) -> State:
         generator, of = self.generator, self.of
-        bits = generator.get_state(legacy=False) if of.legacy else generator.bit_generator.state
+        bits = bits_now(generator) if of.legacy else generator.bit_generator.state
         return State(of.legacy, bits, of.seed)
 
 
@@ -177,7 +178,7 @@ class Streams:
         if generator is None:
             generator = self._generators[kind] = generator_of(state)
         elif state.legacy:
-            generator.set_state(state.bits)
+            bring(generator, state.bits)
         else:
             generator.bit_generator.state = state.bits
         return generator
