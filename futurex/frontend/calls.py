@@ -122,6 +122,8 @@ def _with_candidate(escape: Escape, function: Any) -> Escape:
 def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(function, Tracer):
         raise TypeError("'numpy.ndarray' object is not callable")
+    if function.__class__ is not type(function) and not hasattr(type(function), "__fx_traced__"):
+        return _call_object(function, args, kwargs)  # a proxy (wrapt's) is equal to what it does something around
     try:
         handler = SPECIAL.get(function)
     except TypeError:  # an unhashable callable
@@ -136,11 +138,11 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call_vectorized(function, args, kwargs)
     if isinstance(function, np.ufunc) or _is_numpy(function):
         return _call_numpy(function, args, kwargs)
-    if hasattr(function, "__fx_stage__"):
+    if hasattr(type(function), "__fx_stage__"):
         return function.__fx_stage__(args, kwargs)
-    if isinstance(function, types.FunctionType):
+    if type(function) is types.FunctionType:
         return _call_user(function, args, kwargs)
-    if isinstance(function, types.MethodType):
+    if type(function) is types.MethodType:
         if isinstance(function.__self__, Tracer):
             return function(*args, **kwargs)
         return call(function.__func__, (function.__self__, *args), kwargs)
@@ -196,7 +198,7 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     traced = any_traced(args) or any_traced(kwargs.values())
     if not traced and function in _PURE_NUMPY and function not in HANDLERS:
         return wrapped(function(*args, **kwargs))
-    inside = current().walking and isinstance(function, types.FunctionType)
+    inside = current().walking and type(function) is types.FunctionType
     ways = [call_numpy] if function in HANDLERS else []
     ways += [_walk] if inside or is_walked(function) else []
     ways += [call_native] if traced and function in NATIVE else []
@@ -338,8 +340,12 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         own_container(owner, "the position of a generator")
         with python():
             return function(*args, **kwargs)
+    return _call_object(function, args, kwargs)
+
+
+def _call_object(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     method = of_class(type(function), "__call__")
-    written = isinstance(method, types.FunctionType) or hasattr(method, "__fx_stage__")
+    written = type(method) is types.FunctionType or hasattr(type(method), "__fx_stage__")
     if written and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
     raise Escape(

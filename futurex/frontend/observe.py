@@ -69,9 +69,9 @@ class Observer:
             return warn_here
         if is_partial(function):
             return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
-        if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+        if type(function) is types.MethodType and type(function.__func__) is types.FunctionType:
             return types.MethodType(self.twin(function.__func__), function.__self__)
-        if not isinstance(function, types.FunctionType) or of_library(function):
+        if type(function) is not types.FunctionType or of_library(function):
             return function
         if is_known(function):
             return function
@@ -125,8 +125,8 @@ class Observer:
 
 def _unwrapped(function: Any) -> Any:
     """The plain function of a futurized one. A derivative has nothing plain: it is called as it is."""
-    plain = getattr(function, "plain", None) if hasattr(function, "__fx_stage__") else None
-    return function if plain is None or hasattr(plain, "__fx_stage__") else plain
+    plain = getattr(function, "plain", None) if hasattr(type(function), "__fx_stage__") else None
+    return function if plain is None or hasattr(type(plain), "__fx_stage__") else plain
 
 
 def _replayed(made: Made, leaves: list[Any]) -> Any:

@@ -96,7 +96,7 @@ class Standing:
 
     def __reduce__(self) -> Any:
         function: Any = self.plain
-        if isinstance(function, types.FunctionType):
+        if type(function) is types.FunctionType:
             named = _found(function, function.__qualname__)
             if isinstance(named, Standing) and named.plain is function:
                 function = named.by_name

@@ -68,7 +68,7 @@ IMPLEMENTATIONS = {
 def source_of(function: Any) -> types.FunctionType:
     """The Python function behind a function of NumPy."""
     found = inspect.unwrap(function)
-    assert isinstance(found, types.FunctionType)
+    assert type(found) is types.FunctionType
     return found
 
 
