@@ -52,6 +52,8 @@ class Calls(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _THE_FRAME_ITSELF:
             return node
         call = fx("call", node.func, *node.args, keywords=node.keywords)
+        if any(keyword.arg is None for keyword in node.keywords):  # Python's error about what ``**`` gives names it
+            call = ast.Call(fx("named", node.func), node.args, node.keywords)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
@@ -90,6 +92,16 @@ class Observer:
             finally:
                 self._inside.pop()
         return self.twin(_unwrapped(function))(*args, **kwargs)
+
+    def named(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What makes observed calls of a function, under its name."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.call(function, *args, **kwargs)
+
+        call.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
+        call.__module__ = getattr(function, "__module__", None) or "builtins"
+        return call
 
     @staticmethod
     def own(names: Any) -> Any:
