@@ -170,9 +170,19 @@ def _is_numpy(function: Any) -> bool:
 
 
 def _module(function: Any) -> str:
-    if type(function) is types.FunctionType:  # what functools.wraps(np.floor) made says that it is NumPy's, but is not
-        return (function.__globals__.get("__name__") or "").split(".")[0]
-    return (getattr(function, "__module__", None) or "").split(".")[0]
+    return _home(function).split(".")[0]
+
+
+def _home(function: Any) -> str:
+    """The module of a function, or of the class of what ``functools.update_wrapper(..., np.floor)`` made one: that says
+    that it is NumPy's, but is not."""
+    kind = type(function)
+    if kind is types.FunctionType:
+        return function.__globals__.get("__name__") or ""
+    copied = not isinstance(function, type) and "__module__" in getattr(function, "__dict__", ())
+    if copied and not kind.__module__.startswith("numpy"):
+        return kind.__module__
+    return getattr(function, "__module__", None) or ""
 
 
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -332,7 +342,7 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if isinstance(function, functools._lru_cache_wrapper):
         return cached_call(function, args, kwargs)
     builtin = isinstance(function, types.BuiltinFunctionType | type) and function in _PURE_BUILTINS
-    if builtin or getattr(function, "__module__", None) in _PURE_MODULES:
+    if builtin or _home(function) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
     if isinstance(owner, BaseException) or _is_base_init(function):
         return function(*args, **kwargs)
@@ -399,7 +409,7 @@ def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    module = getattr(function, "__module__", None)
+    module = _home(function)
     traced = any_traced(args) or any_traced(kwargs.values())
     if module in ("math", "cmath") and traced:
         raise Escape(f"{module}.{name} of a traced value", "this function is not traced")

@@ -3,6 +3,7 @@ does something of its own around each call: it is called as it is."""
 
 import functools
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -158,3 +159,38 @@ def test_a_derivative_is_that_of_all():
 
     for function in (squared, squared_too):
         np.testing.assert_array_equal(fx.grad(function)(np.arange(3.0)), [0.0, 20.0, 40.0])
+
+
+class Counted:
+    """Says that it is of its function's module (``functools.update_wrapper``)."""
+
+    def __init__(self, function):
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args):
+        return self.function(*args) * 10
+
+
+def tenfold_of(function):
+    named = functools.partial(lambda *args: function(*args) * 10)
+    functools.update_wrapper(named, function)
+    return named
+
+
+NAMED = [operator.mul, np.multiply, np.dot, np.polynomial.chebyshev.chebval]
+
+
+@pytest.mark.parametrize("made", [Counted, tenfold_of])
+@pytest.mark.parametrize("function", NAMED, ids=lambda function: function.__name__)
+def test_what_has_taken_a_functions_name_is_called(function, made):
+    named = made(function)
+
+    def program(x):
+        return named(x, x), named(2.0, 3.0)
+
+    staged = fx.futurize(program)
+    for k in range(3):
+        x = np.arange(3.0) + k
+        for found, expected in zip(staged(x), program(x), strict=True):
+            np.testing.assert_array_equal(found, expected)

@@ -40,7 +40,7 @@ _SERIES = frozenset((
 
 def is_walked(function: Any) -> bool:
     """Is it traced through its source?"""
-    home = getattr(function, "__module__", None) or ""
+    home = function.__globals__.get("__name__", "") if type(function) is types.FunctionType else ""
     return function in WALKED or (home.startswith("numpy.polynomial.") and function.__name__ in _SERIES)
 
 
