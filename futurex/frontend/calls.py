@@ -130,7 +130,7 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         handler = None
     if handler is not None:
         return handler(*args, **kwargs)
-    if type(getattr(function, "__self__", None)) in GENERATORS:  # the functions of np.random are methods, too
+    if type(_owner(function)) in GENERATORS:  # the functions of np.random are methods, too
         return call(getattr(entered(function.__self__), function.__name__), args, kwargs)
     if type(function) is np.vectorize:
         from futurex.frontend.vectorized import call_vectorized
@@ -165,8 +165,14 @@ def _call_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _is_numpy(function: Any) -> bool:
-    bound = isinstance(getattr(function, "__self__", None), np.ufunc | np.ndarray)
+    bound = isinstance(_owner(function), np.ufunc | np.ndarray)
     return bound or (_module(function) == "numpy" and not isinstance(function, type))
+
+
+def _owner(function: Any) -> Any:
+    """What a method is bound to; None for objects whose class says how they are called, and which may forward this."""
+    says = getattr(type(function), "__call__", None)  # noqa: B004
+    return None if type(says) is types.FunctionType else getattr(function, "__self__", None)
 
 
 def _module(function: Any) -> str:
@@ -186,7 +192,7 @@ def _home(function: Any) -> str:
 
 
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    owner = getattr(function, "__self__", None)
+    owner = _owner(function)
     refuse_special(args, kwargs)
     if any(isinstance(value, Masked) for value in (*args, *kwargs.values())):
         return call_masked(function, args, kwargs)
@@ -331,7 +337,7 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from futurex.frontend.library_calls import cached_call
 
-    owner = getattr(function, "__self__", None)
+    owner = _owner(function)
     name = getattr(function, "__name__", "")
     if isinstance(owner, list | dict | set | frozenset | collections.deque):
         return _container_method(function, owner, name, args, kwargs)

@@ -194,3 +194,53 @@ def test_what_has_taken_a_functions_name_is_called(function, made):
         x = np.arange(3.0) + k
         for found, expected in zip(staged(x), program(x), strict=True):
             np.testing.assert_array_equal(found, expected)
+
+
+class Forwarded:
+    """Has what its function has: also what that is bound to."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __getattr__(self, name):
+        if name == "function":
+            raise AttributeError(name)
+        return getattr(self.function, name)
+
+    def __call__(self, *args):
+        return self.function(*args) * 10
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        (np.arange(3.0).sum, ()),
+        (np.arange(3.0).dot, (np.ones(3),)),
+        (np.add.reduce, (np.ones(3),)),
+        (np.multiply.outer, (np.ones(2), np.ones(3))),
+        ([1.0, 2.0].index, (2.0,)),
+        ({"a": 2.0}.get, ("a",)),
+    ],
+)
+def test_what_forwards_the_attributes_of_a_method_is_called(method, args):
+    forwarded = Forwarded(method)
+
+    def program(x, *args):
+        return forwarded(*args) + x
+
+    staged = fx.futurize(program)
+    for k in range(3):
+        np.testing.assert_array_equal(staged(k * 1.0, *args), program(k * 1.0, *args))
+
+
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
+def test_what_forwards_a_generators_method_is_called(kind):
+    ours, plain = kind(3), kind(3)
+
+    def program(x, normal):
+        return x + normal(0.0, 1.0)
+
+    staged = fx.futurize(program)
+    for k in range(4):
+        expected = program(k * 1.0, Forwarded(plain.normal))
+        np.testing.assert_array_equal(staged(k * 1.0, Forwarded(ours.normal)), expected)
