@@ -1,5 +1,6 @@
 """A class derived from ``property`` or ``functools.partial`` says itself how it is read, set and called."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -116,3 +117,20 @@ def test_properties_that_are_no_more_are_staged():
     staged = fx.futurize(lambda body, y: body.named + y)
     np.testing.assert_array_equal(staged(Named2(np.arange(3.0)), 1.0), [1.0, 3.0, 5.0])
     assert "staged" in str(staged.explain())
+
+
+@dataclasses.dataclass
+class Shifted:
+    x: object
+
+    def __getattribute__(self, name):
+        value = object.__getattribute__(self, name)
+        return value + 1 if name == "x" else value
+
+
+def test_what_a_dataclass_says_of_its_fields_is_asked_once():
+    staged = fx.futurize(lambda body: body.x * 2)
+    made = fx.futurize(lambda x: Shifted(x * 2))
+    for k in range(3):
+        np.testing.assert_array_equal(staged(Shifted(np.arange(3.0) + k)), 2 * (np.arange(3.0) + k + 1))
+        np.testing.assert_array_equal(made(np.arange(3.0) + k).x, 2 * (np.arange(3.0) + k) + 1)
