@@ -1,9 +1,9 @@
 """The state of a Mersenne twister, read and written where it lies in memory.
 
 NumPy gives and takes its 624 words one by one, as Python's numbers: 60 µs to read the state of a RandomState and 135 to
-set it, which a call that draws three numbers would spend several times. The words lie at an address that NumPy tells
-(``BitGenerator.ctypes``); the second sample of a pair that NumPy keeps for the next call lies in the RandomState, at a
-place that is looked for once. Where anything is not as expected, NumPy is asked.
+set it, which a call that draws three numbers would spend several times (decision 197). The words lie at an address that
+NumPy tells (``BitGenerator.ctypes``); the second sample of a pair that NumPy keeps for the next call lies in the
+RandomState, at a place that is looked for once. Where anything is not as expected, NumPy is asked.
 """
 
 from __future__ import annotations
