@@ -41,7 +41,7 @@ def construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
     if kind in CONSTRUCTED or kind in HANDLERS:
         return (CONSTRUCTED.get(kind) or HANDLERS[kind])(*args, **kwargs)
-    if issubclass(kind, np.generic):
+    if issubclass(kind, np.generic) and (kind.__module__ == "numpy" or np.dtype(kind).type is kind):
         return _scalar_type(kind, args, kwargs)
     if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return current().remember(kind(*args, **kwargs))

@@ -1,4 +1,5 @@
-"""A class derived from ``property`` or ``functools.partial`` says itself how it is read, set and called."""
+"""A class derived from ``property`` or ``functools.partial`` says itself how it is read, set and called, one
+derived from a number of NumPy's what its operators do."""
 
 import dataclasses
 import functools
@@ -134,3 +135,24 @@ def test_what_a_dataclass_says_of_its_fields_is_asked_once():
     for k in range(3):
         np.testing.assert_array_equal(staged(Shifted(np.arange(3.0) + k)), 2 * (np.arange(3.0) + k + 1))
         np.testing.assert_array_equal(made(np.arange(3.0) + k).x, 2 * (np.arange(3.0) + k) + 1)
+
+
+class Least(np.float64):
+    def __add__(self, other):
+        return 100.0 + other
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, number: number + x,
+        lambda x, number: [each + x for each in [number, number]][1],
+        lambda x, number: Least(2.0) + x,
+        lambda x, number: Least(x[0]) + x,
+    ],
+)
+def test_a_number_of_a_class_derived_from_numpys_has_its_operators(function):
+    staged = fx.futurize(function)
+    for k in range(3):
+        x = np.arange(3.0) + k
+        np.testing.assert_array_equal(staged(x, Least(k)), function(x, Least(k)))
