@@ -101,7 +101,7 @@ def _len(value: Any) -> Any:
     if isinstance(value, Tracer) and value.ndim:
         return as_number(value.shape[0])
     method = of_class(type(value), "__len__")
-    if isinstance(method, types.FunctionType) and method is not Tracer.__len__:
+    if type(method) is types.FunctionType and method is not Tracer.__len__:
         return _length(call(method, (value,), {}))
     with contextlib.nullcontext() if is_internal_class(value) else python():
         return len(value)
@@ -133,7 +133,7 @@ def _length(answer: Any) -> Any:
 @special(abs)
 def _abs(value: Any) -> Any:
     method = of_class(type(value), "__abs__") if is_users(type(value)) else None
-    if isinstance(method, types.FunctionType):
+    if type(method) is types.FunctionType:
         return call(method, (value,), {})
     refuse_special(value)
     return abs(value)

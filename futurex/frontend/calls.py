@@ -38,7 +38,7 @@ from futurex.frontend.outside import (
     taken,
 )
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
-from futurex.frontend.standing import Method
+from futurex.frontend.standing import Method, is_partial
 from futurex.frontend.texts import format_method, join_method
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered
@@ -122,13 +122,15 @@ def _with_candidate(escape: Escape, function: Any) -> Escape:
 def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(function, Tracer):
         raise TypeError("'numpy.ndarray' object is not callable")
+    if function.__class__ is not type(function) and not hasattr(type(function), "__fx_traced__"):
+        return _call_object(function, args, kwargs)  # a proxy (wrapt's) is equal to what it does something around
     try:
         handler = SPECIAL.get(function)
     except TypeError:  # an unhashable callable
         handler = None
     if handler is not None:
         return handler(*args, **kwargs)
-    if type(getattr(function, "__self__", None)) in GENERATORS:  # the functions of np.random are methods, too
+    if type(_owner(function)) in GENERATORS:  # the functions of np.random are methods, too
         return call(getattr(entered(function.__self__), function.__name__), args, kwargs)
     if type(function) is np.vectorize:
         from futurex.frontend.vectorized import call_vectorized
@@ -136,17 +138,17 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call_vectorized(function, args, kwargs)
     if isinstance(function, np.ufunc) or _is_numpy(function):
         return _call_numpy(function, args, kwargs)
-    if hasattr(function, "__fx_stage__"):
+    if hasattr(type(function), "__fx_stage__"):
         return function.__fx_stage__(args, kwargs)
-    if isinstance(function, types.FunctionType):
+    if type(function) is types.FunctionType:
         return _call_user(function, args, kwargs)
-    if isinstance(function, types.MethodType):
+    if type(function) is types.MethodType:
         if isinstance(function.__self__, Tracer):
             return function(*args, **kwargs)
         return call(function.__func__, (function.__self__, *args), kwargs)
     if type(function) is Method:
         return call(function.__func__, (function.__self__, *args), kwargs)
-    if isinstance(function, functools.partial):
+    if is_partial(function):
         return _call_partial(function, args, kwargs)
     if isinstance(function, type):
         return construct(function, args, kwargs)
@@ -163,18 +165,34 @@ def _call_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _is_numpy(function: Any) -> bool:
-    bound = isinstance(getattr(function, "__self__", None), np.ufunc | np.ndarray)
+    bound = isinstance(_owner(function), np.ufunc | np.ndarray)
     return bound or (_module(function) == "numpy" and not isinstance(function, type))
 
 
+def _owner(function: Any) -> Any:
+    """What a method is bound to; None for objects whose class says how they are called, and which may forward this."""
+    says = getattr(type(function), "__call__", None)  # noqa: B004
+    return None if type(says) is types.FunctionType else getattr(function, "__self__", None)
+
+
 def _module(function: Any) -> str:
-    if type(function) is types.FunctionType:  # what functools.wraps(np.floor) made says that it is NumPy's, but is not
-        return (function.__globals__.get("__name__") or "").split(".")[0]
-    return (getattr(function, "__module__", None) or "").split(".")[0]
+    return _home(function).split(".")[0]
+
+
+def _home(function: Any) -> str:
+    """The module of a function, or of the class of what ``functools.update_wrapper(..., np.floor)`` made one: that says
+    that it is NumPy's, but is not."""
+    kind = type(function)
+    if kind is types.FunctionType:
+        return function.__globals__.get("__name__") or ""
+    copied = not isinstance(function, type) and "__module__" in getattr(function, "__dict__", ())
+    if copied and not kind.__module__.startswith("numpy"):
+        return kind.__module__
+    return getattr(function, "__module__", None) or ""
 
 
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    owner = getattr(function, "__self__", None)
+    owner = _owner(function)
     refuse_special(args, kwargs)
     if any(isinstance(value, Masked) for value in (*args, *kwargs.values())):
         return call_masked(function, args, kwargs)
@@ -196,7 +214,7 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     traced = any_traced(args) or any_traced(kwargs.values())
     if not traced and function in _PURE_NUMPY and function not in HANDLERS:
         return wrapped(function(*args, **kwargs))
-    inside = current().walking and isinstance(function, types.FunctionType)
+    inside = current().walking and type(function) is types.FunctionType
     ways = [call_numpy] if function in HANDLERS else []
     ways += [_walk] if inside or is_walked(function) else []
     ways += [call_native] if traced and function in NATIVE else []
@@ -319,7 +337,7 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from futurex.frontend.library_calls import cached_call
 
-    owner = getattr(function, "__self__", None)
+    owner = _owner(function)
     name = getattr(function, "__name__", "")
     if isinstance(owner, list | dict | set | frozenset | collections.deque):
         return _container_method(function, owner, name, args, kwargs)
@@ -330,7 +348,7 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if isinstance(function, functools._lru_cache_wrapper):
         return cached_call(function, args, kwargs)
     builtin = isinstance(function, types.BuiltinFunctionType | type) and function in _PURE_BUILTINS
-    if builtin or getattr(function, "__module__", None) in _PURE_MODULES:
+    if builtin or _home(function) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
     if isinstance(owner, BaseException) or _is_base_init(function):
         return function(*args, **kwargs)
@@ -338,8 +356,12 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         own_container(owner, "the position of a generator")
         with python():
             return function(*args, **kwargs)
+    return _call_object(function, args, kwargs)
+
+
+def _call_object(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     method = of_class(type(function), "__call__")
-    written = isinstance(method, types.FunctionType) or hasattr(method, "__fx_stage__")
+    written = type(method) is types.FunctionType or hasattr(type(method), "__fx_stage__")
     if written and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
     raise Escape(
@@ -393,7 +415,7 @@ def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    module = getattr(function, "__module__", None)
+    module = _home(function)
     traced = any_traced(args) or any_traced(kwargs.values())
     if module in ("math", "cmath") and traced:
         raise Escape(f"{module}.{name} of a traced value", "this function is not traced")

@@ -42,7 +42,7 @@ def construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
     if kind in CONSTRUCTED or kind in HANDLERS:
         return (CONSTRUCTED.get(kind) or HANDLERS[kind])(*args, **kwargs)
-    if issubclass(kind, np.generic):
+    if issubclass(kind, np.generic) and (kind.__module__ == "numpy" or np.dtype(kind).type is kind):
         return _scalar_type(kind, args, kwargs)
     if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return current().remember(kind(*args, **kwargs))
@@ -65,7 +65,7 @@ def construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _exception(kind, init, args, kwargs)
     plain = kind.__new__ is object.__new__ and type(kind).__call__ is type.__call__
     is_data = issubclass(kind, dict | list | set | np.ndarray)
-    if plain and not is_data and (isinstance(init, types.FunctionType) or init is object.__init__):
+    if plain and not is_data and (type(init) is types.FunctionType or init is object.__init__):
         return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
 
@@ -82,7 +82,7 @@ def fills_a_tuple(function: types.FunctionType, args: tuple[Any, ...]) -> bool:
         return False
     kind = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else tuple
     make = getattr(getattr(kind, "_make", None), "__func__", None)
-    own = isinstance(make, types.FunctionType) and make.__code__ in _OF_NAMED_TUPLES
+    own = type(make) is types.FunctionType and make.__code__ in _OF_NAMED_TUPLES
     return own and all(isinstance(arg, _SEQUENCES) for arg in args)
 
 
@@ -90,7 +90,7 @@ def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwar
     """An exception: made as it is, or with a staged ``__init__``; a run makes it again from the same arguments."""
     from futurex.frontend.calls import call
 
-    if isinstance(init, types.FunctionType):
+    if type(init) is types.FunctionType:
         error = current().remember(kind.__new__(kind, *args, **kwargs))
         call(init, (error, *args), kwargs)
     else:
@@ -105,7 +105,7 @@ def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, An
         from futurex.frontend.library_calls import fill_dataclass
 
         fill_dataclass(instance, init, args, kwargs)
-    elif isinstance(init, types.FunctionType):
+    elif type(init) is types.FunctionType:
         from futurex.frontend.calls import call
 
         call(init, (instance, *args), kwargs)

@@ -96,7 +96,7 @@ def context(manager: Any) -> Any:
     if isinstance(manager, contextlib._GeneratorContextManager) and current().is_own(manager):
         return _Staged(manager, lambda name, args: getattr(manager, name)(*args))
     methods = {name: getattr(kind, name, None) for name in ("__enter__", "__exit__")}
-    if all(isinstance(method, types.FunctionType) for method in methods.values()) and current().is_own(manager):
+    if all(type(method) is types.FunctionType for method in methods.values()) and current().is_own(manager):
         return _Staged(manager, lambda name, args: call(methods[name], (manager, *args), {}))
     raise Escape(f"a with statement on a {kind.__qualname__}", "what it does at its end is not known to the tracer")
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from futurex.frontend.staging import Futurized
+from futurex.frontend.staging import Futurized, is_futurized
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 
@@ -101,9 +101,9 @@ def futurize(function: Any = None, /, **options: Any) -> Any:
         raise ValueError(f"memory_limit={options['memory_limit']!r} is for device='cpu', not {device!r}")
     if function is None:
         return lambda f: futurize(f, **options)
-    if isinstance(function, staticmethod | classmethod):  # the order of the two decorators does not matter
+    if issubclass(type(function), staticmethod | classmethod):  # the order of the two decorators does not matter
         return type(function)(futurize(function.__func__, **options))
-    if isinstance(function, Futurized):
+    if is_futurized(function):
         function = function.moved(device) if "device" in options else function
         return function if limit is None else function.limited(limit)
     if not callable(function) or isinstance(function, type):  # what is made of a class would be none any more

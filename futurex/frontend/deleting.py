@@ -20,7 +20,7 @@ def delete_item(container: Any, index: Any) -> None:
         container.pop(entered(index))
         return
     method = of_class(type(container), "__delitem__")
-    if isinstance(method, types.FunctionType):
+    if type(method) is types.FunctionType:
         call(method, (container, index), {})
         return
     own_container(container, f"an item of a {type(container).__name__}")
@@ -32,7 +32,7 @@ def delete_attribute(target: Any, name: str, read: Callable[[Any, str], Any]) ->
     """``read``: how staged code reads an attribute. It is looked at where it is deleted, so that there is a guard: a
     call that has deleted it finds it missing the next time. Arrays have none, as they may be others at every call."""
     target = entered(target)
-    of_users = isinstance(of_class(type(target), "__delattr__"), types.FunctionType)
+    of_users = type(of_class(type(target), "__delattr__")) is types.FunctionType
     if of_users or hasattr(type(getattr(type(target), name, None)), "__delete__"):
         raise Escape(f"del of the attribute {name!r} of a {type(target).__qualname__}", "its class says what it does")
     read(target, name)

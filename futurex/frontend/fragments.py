@@ -115,19 +115,21 @@ def is_admissible(function: Any) -> bool:
     Code of libraries and compiled code sees the arrays of a trace through its arguments alone; the user's functions
     do if nothing that they refer to leads to an array or to state.
     """
-    if isinstance(function, types.FunctionType):
+    if type(function) is types.FunctionType:
         if function in _FILTERS:
             return False
         made_here = is_rewritten(function) or is_known(function)
         return not made_here and not function.__code__.co_flags & _GENERATOR and _confined(function, 0)
-    if isinstance(function, types.MethodType):
+    if type(function) is types.MethodType:
         owner = function.__self__
         if isinstance(owner, Tracer | type) or current().is_own(owner):
             return False
-        return isinstance(function.__func__, types.FunctionType) and of_library(function.__func__)
+        return type(function.__func__) is types.FunctionType and of_library(function.__func__)
     if isinstance(function, functools.partial):  # a futurized function at an object is one: what it calls is asked
         return False
     if hasattr(type(function), "__fx_traced__"):
+        return False
+    if function.__class__ is not type(function):  # a proxy (wrapt's): what it does around its function is not known
         return False
     if isinstance(function, type):
         return function in _BUILTINS
@@ -138,22 +140,22 @@ def is_admissible(function: Any) -> bool:
         return isinstance(owner, types.ModuleType) or owner is None
     if isinstance(function, np.ufunc):
         return True
-    if isinstance(getattr(function, "__wrapped__", None), types.FunctionType):
+    if type(getattr(function, "__wrapped__", None)) is types.FunctionType:
         return _confined(function.__wrapped__, 0)
     method = inspect.getattr_static(type(function), "__call__", None)
-    compiled = not isinstance(method, types.FunctionType) and callable(function)
+    compiled = type(method) is not types.FunctionType and callable(function)
     return (compiled or of_library(method)) and not current().is_own(function)
 
 
 def of_library(function: Any) -> bool:
     """Is it Python code of a library?"""
-    return isinstance(function, types.FunctionType) and function.__code__.co_filename.startswith(_SHIPPED)
+    return type(function) is types.FunctionType and function.__code__.co_filename.startswith(_SHIPPED)
 
 
 def _confined(function: types.FunctionType, depth: int) -> bool:
     """Does a function refer to nothing but functions, modules and constants?"""
     if of_library(function):
-        return all(_is_confined(value, depth) for value in _held(function) if isinstance(value, types.FunctionType))
+        return all(_is_confined(value, depth) for value in _held(function) if type(value) is types.FunctionType)
     if depth > _DEPTH or _writes_outside(function.__code__):
         return False
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell is not None and _is_full(cell)]
@@ -196,7 +198,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _is_confined(value: Any, depth: int) -> bool:
-    if isinstance(value, types.FunctionType):
+    if type(value) is types.FunctionType:
         return is_known(value) or _confined(value, depth + 1)
     if isinstance(value, tuple):
         return all(_is_confined(entry, depth) for entry in value)

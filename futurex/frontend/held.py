@@ -39,7 +39,9 @@ def can_be_input(value: Any) -> bool:
     """Is it a number that a trace may leave open?"""
     if type(value) is int:
         return -_LARGEST < value < _LARGEST
-    return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "iufc" and type(value) is value.dtype.type
+    return type(value) is float
 
 
 class The:

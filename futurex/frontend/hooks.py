@@ -38,6 +38,7 @@ from futurex.frontend.outside import (
     guard_library,
     guard_method,
     is_internal_class,
+    is_property,
     is_users,
     items,
     of_class,
@@ -144,7 +145,7 @@ class Runtime:
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = stored_under(value, name)
-        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType | functools.partial)
+        is_staged = is_property(stored, "__get__") and isinstance(stored.fget, types.FunctionType | functools.partial)
         if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
@@ -285,10 +286,10 @@ class Runtime:
         if type(container) is dict and keyed.is_open(index):
             return keyed.item(container, index)
         method = of_class(type(container), "__getitem__")
-        if isinstance(method, types.FunctionType):
+        if type(method) is types.FunctionType:
             return call(method, (container, index), {})
         own = getattr(container, "__class_getitem__", None) if isinstance(container, type) else None
-        if isinstance(getattr(own, "__func__", None), types.FunctionType) and own.__module__ != "typing":
+        if type(getattr(own, "__func__", None)) is types.FunctionType and own.__module__ != "typing":
             return call(own, (index,), {})
         if isinstance(container, collections.defaultdict) and index not in container:
             own_container(container, "a defaultdict")
@@ -310,7 +311,7 @@ class Runtime:
             container[entered(index)] = element_of(value, container)
             return
         method = of_class(type(container), "__setitem__")
-        if isinstance(method, types.FunctionType):
+        if type(method) is types.FunctionType:
             call(method, (container, index, value), {})
             return
         index = entered(index)
@@ -359,12 +360,12 @@ class Runtime:
             setattr(target, name, value)
             return
         stored = stored_under(target, name)
-        if isinstance(stored, property) and isinstance(stored.fset, types.FunctionType):
+        if is_property(stored, "__set__") and type(stored.fset) is types.FunctionType:
             of_class(type(target), name)
             call(stored.fset, (target, value), {})
             return
         method = of_class(type(target), "__setattr__")
-        if isinstance(method, types.FunctionType) or describes(stored, "__set__"):
+        if type(method) is types.FunctionType or describes(stored, "__set__"):
             raise Escape(f"the attribute {name!r} of a {type(target).__qualname__}", "its class says how it is set")
 
         def unchanged() -> bool:  # then every run finds it so, or there is another trace
@@ -466,7 +467,7 @@ class Runtime:
                 return control.truth_of(control.or_(False, *tests))
             raise Escape("`in` with a traced value", f"a {type(container).__name__} needs the value itself")
         method = of_class(type(container), "__contains__")
-        if isinstance(method, types.FunctionType):
+        if type(method) is types.FunctionType:
             return control.truth_of(call(method, (container, value), {}))
         if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque, _KEYS)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
@@ -558,7 +559,7 @@ def _equal(left: Any, right: Any) -> Any:
 
 def _dunder(method: Any, *args: Any) -> Any:
     """An operator of a user's class: staged like any other function."""
-    if not isinstance(method, types.FunctionType):
+    if type(method) is not types.FunctionType:
         raise Escape(f"an operator of a {type(args[0]).__qualname__}", "what it does is not known to the tracer")
     meet_object()
     return call(method, args, {})

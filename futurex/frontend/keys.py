@@ -141,6 +141,8 @@ def leaf_key(leaf: Any) -> Key:
     if kind is np.ndarray:
         return (kind, leaf.dtype, leaf.shape, *([] if leaf.flags.c_contiguous else [leaf.strides]))
     if isinstance(leaf, np.generic):
+        if kind is not leaf.dtype.type:  # a class that the user derived: its operators may be others
+            raise Untraceable(kind.__name__, f"pass {leaf.dtype.type.__name__} of it")
         return kind, leaf.dtype
     if kind in _BY_TYPE or kind in _SINGLETONS:
         return (kind,)

@@ -96,7 +96,7 @@ def _is_array(value: Any) -> bool:
 
 def _is_iterated(value: Any) -> bool:
     method = of_class(type(value), "__iter__") or of_class(type(value), "__getitem__")
-    return _is_array(value) or isinstance(method, types.FunctionType)
+    return _is_array(value) or type(method) is types.FunctionType
 
 
 for _kind in {each for each in vars(itertools).values() if isinstance(each, type)} - {itertools.chain}:

@@ -22,6 +22,7 @@ from futurex.frontend.ownership import call_and_look
 from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import FX, fx
+from futurex.frontend.standing import is_partial
 from futurex.ops.opaque import Made, identity, outcome_of
 from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
@@ -51,6 +52,8 @@ class Calls(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _THE_FRAME_ITSELF:
             return node
         call = fx("call", node.func, *node.args, keywords=node.keywords)
+        if any(keyword.arg is None for keyword in node.keywords):  # Python's error about what ``**`` gives names it
+            call = ast.Call(fx("named", node.func), node.args, node.keywords)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
@@ -66,11 +69,11 @@ class Observer:
         """The function with observed calls; itself where it has no source of the user's."""
         if function is warnings.warn:
             return warn_here
-        if isinstance(function, functools.partial):
+        if is_partial(function):
             return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
-        if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+        if type(function) is types.MethodType and type(function.__func__) is types.FunctionType:
             return types.MethodType(self.twin(function.__func__), function.__self__)
-        if not isinstance(function, types.FunctionType) or of_library(function):
+        if type(function) is not types.FunctionType or of_library(function):
             return function
         if is_known(function):
             return function
@@ -89,6 +92,16 @@ class Observer:
             finally:
                 self._inside.pop()
         return self.twin(_unwrapped(function))(*args, **kwargs)
+
+    def named(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What makes observed calls of a function, under its name."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.call(function, *args, **kwargs)
+
+        call.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
+        call.__module__ = getattr(function, "__module__", None) or "builtins"
+        return call
 
     @staticmethod
     def own(names: Any) -> Any:
@@ -124,8 +137,8 @@ class Observer:
 
 def _unwrapped(function: Any) -> Any:
     """The plain function of a futurized one. A derivative has nothing plain: it is called as it is."""
-    plain = getattr(function, "plain", None) if hasattr(function, "__fx_stage__") else None
-    return function if plain is None or hasattr(plain, "__fx_stage__") else plain
+    plain = getattr(function, "plain", None) if hasattr(type(function), "__fx_stage__") else None
+    return function if plain is None or hasattr(type(plain), "__fx_stage__") else plain
 
 
 def _replayed(made: Made, leaves: list[Any]) -> Any:

@@ -9,7 +9,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -198,7 +198,7 @@ def special_method(value: Any) -> str:
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
     for base in filter(is_users, kind.__mro__):
         for name, method in vars(base).items():
-            is_special = isinstance(method, types.FunctionType) and name.startswith("__") and name.endswith("__")
+            is_special = type(method) is types.FunctionType and name.startswith("__") and name.endswith("__")
             if is_special and name not in _OPEN and not (frozen and name in _BY_FIELDS):
                 return f"{base.__qualname__}.{name}"
     return ""
@@ -213,7 +213,13 @@ def refuse_special(*values: Any) -> None:
 
 def describes(stored: Any, method: str) -> bool:
     """Is what a class has under a name an object whose own class, no function's, says how that is read or set?"""
-    return isinstance(getattr(type(stored), method, None), types.FunctionType) and not isinstance(stored, Standing)
+    return type(getattr(type(stored), method, None)) is types.FunctionType and not issubclass(type(stored), Standing)
+
+
+def is_property(stored: Any, method: str) -> TypeGuard[property]:
+    """Is it a property that is read (set) as properties are? A class of the user's derived from it may say otherwise:
+    it keeps what was computed, scales it, or asks the class."""
+    return isinstance(stored, property) and getattr(type(stored), method) is getattr(property, method)
 
 
 def unseen(read: Callable[[Any, str], Any], value: Any, name: str) -> Any:
@@ -509,7 +515,7 @@ def items(value: Any) -> Any:
     if isinstance(value, Tracer | range | str | bytes):
         return value
     for name in ("__iter__", "__next__"):
-        if isinstance(getattr(type(value), name, None), types.FunctionType) and not is_internal_class(value):
+        if type(getattr(type(value), name, None)) is types.FunctionType and not is_internal_class(value):
             return _user_items(value)
     if hasattr(type(value), "__next__"):
         own_container(value, f"the position of a {type(value).__name__}")
@@ -532,7 +538,7 @@ def _user_items(value: Any) -> Any:
     from futurex.frontend.iteration import user_rows
 
     rows = call(type(value).__iter__, (value,), {})
-    if isinstance(getattr(type(rows), "__next__", None), types.FunctionType):
+    if type(getattr(type(rows), "__next__", None)) is types.FunctionType:
         return user_rows(rows)
     return items(rows)
 

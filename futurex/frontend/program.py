@@ -13,7 +13,7 @@ from futurex.frontend.held import Guard
 from futurex.frontend.keys import argument_paths, foreign_argument
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.outside import fingerprint
-from futurex.frontend.staging import Futurized
+from futurex.frontend.staging import is_futurized
 from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracebacks import folds
@@ -84,7 +84,7 @@ def lower(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program
     >>> program.unflatten(program.graph(*program.flatten(np.ones(3), np.ones(3))))
     {'sum': array([2., 2., 2.])}
     """
-    plain, precision = (function.plain, function.precision) if isinstance(function, Futurized) else (function, "")
+    plain, precision = (function.plain, function.precision) if is_futurized(function) else (function, "")
     if not callable(plain):
         raise TypeError(f"lower takes a function, not {type(plain).__name__}")
     leaves, structure = flatten((args, kwargs))
@@ -182,7 +182,7 @@ def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> No
     >>> float(f(np.ones(1000)))
     3000.0
     """
-    if not isinstance(function, Futurized):
+    if not is_futurized(function):
         raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
     variant = function.trace(*args, **kwargs)
     plan = variant.plan

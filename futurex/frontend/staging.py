@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar, cast
 
 from futurex.frontend import calls, explain, forked
 from futurex.frontend.assembly import left_behind
@@ -505,3 +505,8 @@ class Futurized(Standing, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
+
+
+def is_futurized(function: Any) -> TypeGuard[Futurized[Any, Any]]:
+    """Is it one, and no proxy (wrapt's) that says that it is one, and does something around its calls?"""
+    return issubclass(type(function), Futurized)

@@ -53,6 +53,11 @@ class Method(functools.partial[Any]):
         return f"<method {self.func!r} of {self.args[0]!r}>"
 
 
+def is_partial(function: Any) -> bool:
+    """Is it a ``functools.partial`` that is called as those are? A class derived from it may call it otherwise."""
+    return isinstance(function, functools.partial) and type(function).__call__ is functools.partial.__call__
+
+
 METHODS = types.MethodType, Method
 """What a function that is looked up at an object is: another one at every look, with the same ``__func__``."""
 
@@ -91,7 +96,7 @@ class Standing:
 
     def __reduce__(self) -> Any:
         function: Any = self.plain
-        if isinstance(function, types.FunctionType):
+        if type(function) is types.FunctionType:
             named = _found(function, function.__qualname__)
             if isinstance(named, Standing) and named.plain is function:
                 function = named.by_name

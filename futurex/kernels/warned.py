@@ -15,7 +15,7 @@ from futurex.tree.source import Source
 def at_line(call: Callable[..., Any], source: Source | None) -> Callable[..., Any]:
     """A function of one line that reads no global names, as if it stood at a line of the program: NumPy asks the frame
     that calls it."""
-    if source is None or not isinstance(call, types.FunctionType):
+    if source is None or type(call) is not types.FunctionType:
         return call
     code = call.__code__.replace(co_filename=source.file, co_firstlineno=source.line, co_name=source.function)
     return types.FunctionType(code, _names_of(source.file), call.__name__, call.__defaults__, call.__closure__)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.streams import STATE, State, example, generator_of, plain_scalar
+from futurex.ops.twister import bits_now, bring
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes, same
 from futurex.tree.node import Node, apply, item
@@ -173,14 +174,14 @@ def _draw(
     found[1] = None  # until the draw has gone well
     if at is not state:  # draws follow each other: mostly it is there already
         if state.legacy:
-            generator.set_state(state.bits)
+            bring(generator, state.bits)
         else:
             generator.bit_generator.state = state.bits
     given = dict(zip(names, map(plain_scalar, values), strict=True)) | dict(options)
     if "dtype" in given:
         given["dtype"] = PYTHON_TYPES.get(given["dtype"], given["dtype"])
     result = getattr(generator, method)(**given)
-    bits = generator.get_state(legacy=False) if state.legacy else generator.bit_generator.state
+    bits = bits_now(generator) if state.legacy else generator.bit_generator.state
     found[1] = State(state.legacy, bits, state.seed)
     return found[1], result
 

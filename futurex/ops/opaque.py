@@ -193,7 +193,7 @@ _BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole
 def identity(function: Any) -> Any:
     """What makes two calls calls of the same function."""
     bound = isinstance(function, functools.partial) and hasattr(function, "__func__")  # a futurized method
-    if bound or isinstance(function, types.MethodType):
+    if bound or type(function) is types.MethodType:
         return id(function.__func__), id(function.__self__)
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):

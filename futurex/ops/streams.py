@@ -7,11 +7,13 @@ The draws themselves are in :mod:`futurex.ops.draws`.
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from futurex.ops.twister import bits_now, bring
 from futurex.tree.aval import Aval
 from futurex.tree.record import Sample, op
 
@@ -55,10 +57,9 @@ def bits_of(generator: Any) -> np.random.BitGenerator:
 def state_of(generator: Any) -> State:
     """The state of a NumPy generator now. Raises Unsupported for kinds that are not NumPy's own."""
     if type(generator) is np.random.RandomState:
-        bits = generator.get_state(legacy=False)
         if type(generator._bit_generator) not in BIT_GENERATORS.values():
             raise Unsupported(f"a {type(generator._bit_generator).__qualname__}")
-        return State(True, bits)
+        return State(True, bits_now(generator))
     if type(generator) is not np.random.Generator or type(generator.bit_generator) not in BIT_GENERATORS.values():
         raise Unsupported(f"a {type(generator).__qualname__} of a {type(bits_of(generator)).__qualname__}")
     sequence = generator.bit_generator.seed_seq
@@ -77,7 +78,7 @@ def sequenced(sequence: Any) -> Sequenced | None:
 def restore(generator: Any, state: State) -> None:
     """Bring a NumPy generator to a state, including the number of children it spawned."""
     if state.legacy:
-        generator.set_state(state.bits)
+        bring(generator, state.bits)
         return
     generator.bit_generator.state = state.bits
     if state.seed is not None:
@@ -91,7 +92,7 @@ def generator_of(state: State) -> Any:
     kind = BIT_GENERATORS[state.bits["bit_generator"]]
     if state.legacy:
         legacy = np.random.RandomState(kind(0))
-        legacy.set_state(state.bits)
+        bring(legacy, state.bits)
         return legacy
     bits = kind(_sequence(state.seed) if state.seed is not None else 0)
     bits.state = state.bits
@@ -113,9 +114,29 @@ def plain_scalar(value: Any) -> Any:
 
 def _seeded(*seed: Any, bits: str, legacy: bool, sequence: Sequenced | None = None) -> State:
     if legacy:
-        return state_of(np.random.RandomState(*map(plain_scalar, seed)))
+        return _seeded_anew(*map(plain_scalar, seed))
     source = _sequence(sequence) if sequence is not None else plain_scalar(seed[0])
     return state_of(np.random.Generator(BIT_GENERATORS[bits](source)))
+
+
+class _Own(threading.local):
+    """A RandomState of this thread: seeding it is a hundredth of the work of making one."""
+
+    def __init__(self) -> None:
+        self.generator: Any = None
+
+
+_own = _Own()
+
+
+def _seeded_anew(*seed: Any) -> State:
+    """The state of ``RandomState(*seed)``."""
+    if len(seed) != 1 or seed[0] is None or hasattr(seed[0], "capsule"):  # that of a bit generator
+        return state_of(np.random.RandomState(*seed))
+    if _own.generator is None:
+        _own.generator = np.random.RandomState(0)
+    _own.generator.seed(*seed)
+    return state_of(_own.generator)
 
 
 op(

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import Futurized, futurize, lower, value_and_grad
+from futurex.frontend import futurize, lower, value_and_grad
+from futurex.frontend.staging import is_futurized
 from futurex.optim import Optimizer
 from futurex.partition import Placement, Replicate, Shard
 from futurex.partition.mesh import SUM
@@ -47,7 +48,7 @@ class Model:
         if not callable(loss):
             raise TypeError(f"fit takes a loss function, loss(params, *batch), not a {type(loss).__name__}")
         self.name = getattr(loss, "__name__", "loss")
-        self.precision = loss.precision if isinstance(loss, Futurized) else ""
+        self.precision = loss.precision if is_futurized(loss) else ""
         self._staged = futurize(loss).lowered("")
         parameter = _parameters(self._staged.plain).get("key")
         self.takes_key = parameter is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import os
 import re
 import weakref
@@ -485,8 +486,9 @@ def replaced(value: Any, of: Callable[[Dim], Any]) -> Any:
     """An attribute value with ``of(dim)`` for every dimension in it."""
     if isinstance(value, Dim):
         return of(value)
-    if isinstance(value, tuple) and has_dims(value):
-        return tuple(replaced(entry, of) for entry in value)
+    if isinstance(value, tuple):
+        entries = [replaced(entry, of) if isinstance(entry, Dim | tuple) else entry for entry in value]
+        return tuple(entries) if any(map(operator.is_not, entries, value)) else value
     return value
 
 

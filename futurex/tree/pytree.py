@@ -130,7 +130,8 @@ def parts_of(kind: Any) -> Parts | None:
         return lambda value: (tuple(value), tuple(value.values()))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _parts_of_row if kind.__dictoffset__ else lambda value: ((), value)
-    if dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__"):
+    is_data = dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__")
+    if is_data and kind.__getattribute__ is object.__getattribute__:  # of others nobody knows what they hold
         return lambda value: (names := attributes(value), [getattr(value, name) for name in names])
     return None
 

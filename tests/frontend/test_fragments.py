@@ -563,3 +563,21 @@ def test_a_call_that_holds_an_object_is_no_fragment_that_would_see_what_it_held_
     for k in range(4):
         np.testing.assert_array_equal(futurized(other, X + k, *more), expected[k])
     assert other.count == one.count == 4
+
+
+@pytest.mark.parametrize("given", [None, 3, {"b": 2}])
+def test_pythons_error_about_keywords_names_the_function_that_is_called(given):
+    def called(a, b=1):
+        return a * b
+
+    def program(x, given):
+        return called(listed(x), b=2, **given)
+
+    def text(function):
+        with pytest.raises(TypeError) as raised:
+            function(X, given)
+        return str(raised.value)
+
+    staged = fx.futurize(program)
+    for _ in range(3):
+        assert text(staged) == text(program)

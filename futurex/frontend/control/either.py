@@ -365,7 +365,7 @@ _OF_NUMBERS = (float, math.sqrt, math.exp, math.log, np.sqrt, np.exp, np.log)
 def _takes(function: Any) -> bool:
     """Is it staged with what may be several things?"""
     function = getattr(function, "__func__", function)
-    if isinstance(function, types.FunctionType):
+    if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] not in ("numpy", "math", "scipy")
     return function is max or function is min
 

@@ -70,7 +70,7 @@ def asked(value: Any) -> Any:
         return value
     for name in ("__bool__", "__len__"):
         method = getattr(type(value), name, None)
-        if isinstance(method, types.FunctionType):
+        if type(method) is types.FunctionType:
             from futurex.frontend.calls import call
             from futurex.frontend.outside import of_class
 
@@ -88,7 +88,7 @@ def is_unknown(value: Any) -> bool:
     if isinstance(value, Placeholder):
         return is_unknown(value.used())
     for name in ("__bool__", "__len__"):
-        if isinstance(getattr(type(value), name, None), types.FunctionType):
+        if type(getattr(type(value), name, None)) is types.FunctionType:
             raise Escape(f"the truth of a {type(value).__qualname__}", "its class computes it", "compare explicitly")
     return False
 

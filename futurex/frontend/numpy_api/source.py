@@ -40,7 +40,7 @@ _SERIES = frozenset((
 
 def is_walked(function: Any) -> bool:
     """Is it traced through its source?"""
-    home = getattr(function, "__module__", None) or ""
+    home = function.__globals__.get("__name__", "") if type(function) is types.FunctionType else ""
     return function in WALKED or (home.startswith("numpy.polynomial.") and function.__name__ in _SERIES)
 
 
@@ -68,7 +68,7 @@ IMPLEMENTATIONS = {
 def source_of(function: Any) -> types.FunctionType:
     """The Python function behind a function of NumPy."""
     found = inspect.unwrap(function)
-    assert isinstance(found, types.FunctionType)
+    assert type(found) is types.FunctionType
     return found
 
 

@@ -170,7 +170,7 @@ class _Walk:
         """Is it from outside, or no place for traced values?"""
         if isinstance(value, _HARMLESS) or hasattr(type(value), "__fx_future__"):
             return True
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:
             return value.__closure__ is None
         if id(value) in self.scope.born or not is_state(value) or hasattr(type(value), "__fx_traced__"):
             return False

@@ -21,7 +21,7 @@ from futurex.frontend.errors import StagingError
 from futurex.frontend.layout import Strides
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
-from futurex.frontend.staging import Futurized
+from futurex.frontend.staging import Futurized, is_futurized
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.changes import Changes
@@ -344,7 +344,7 @@ def made(
     A lambda that holds something is another one whenever it is evaluated, and would only be held in its turn.
     """
     own: Any = type(function)
-    code = function.plain if isinstance(function, Futurized) else function
+    code = function.plain if is_futurized(function) else function
     holds = type(code) not in _HOLD_NOTHING or getattr(code, "__closure__", None) is not None
     anew = holds and getattr(code, "__name__", "") == "<lambda>"
     try:

@@ -16,7 +16,7 @@ from futurex.errors import whole_number
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides
-from futurex.frontend.staging import Futurized
+from futurex.frontend.staging import is_futurized
 from futurex.frontend.trace import current, emit_many, tracing
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.inner import VALUE, Inner, StandIn, Transform, trace_inner
@@ -55,7 +55,7 @@ class _Region(Transform):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if tracing():
             return self.__fx_stage__(args, kwargs)
-        plain_function = self.function.plain if isinstance(self.function, Futurized) else self.function
+        plain_function = self.function.plain if is_futurized(self.function) else self.function
         return plain_function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

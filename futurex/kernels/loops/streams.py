@@ -19,9 +19,10 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.ops.draws import METHODS, PYTHON_TYPES
 from futurex.ops.streams import STATE, State, generator_of, plain_scalar
+from futurex.ops.twister import bits_now, bring
 from futurex.tree.aval import Aval
+from futurex.tree.dims import has_dims, replaced
 from futurex.tree.node import Node
-from futurex.tree.record import bound, without_sizes
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -141,7 +142,7 @@ class _Live:
     @property
     def state(self) -> State:
         generator, of = self.generator, self.of
-        bits = generator.get_state(legacy=False) if of.legacy else generator.bit_generator.state
+        bits = bits_now(generator) if of.legacy else generator.bit_generator.state
         return State(of.legacy, bits, of.seed)
 
 
@@ -177,7 +178,7 @@ class Streams:
         if generator is None:
             generator = self._generators[kind] = generator_of(state)
         elif state.legacy:
-            generator.set_state(state.bits)
+            bring(generator, state.bits)
         else:
             generator.bit_generator.state = state.bits
         return generator
@@ -192,16 +193,27 @@ def state_of(objects: Mapping[int, Any], index: int) -> Any:
 def drawing(node: Node) -> Callable[[Any, list[Any]], Any]:
     """``draw(generator, operands)``: a draw from a live generator."""
     attrs = node.attrs
+    draw = _drawing(attrs)
     if "dims" not in attrs:
-        return _drawing(attrs)
-    return lambda generator, operands: _drawing(bound(attrs, operands))(generator, without_sizes(operands, attrs))
+        options = _options(attrs["options"])
+        return lambda generator, operands: draw(generator, operands, options)
+    count = len(attrs["dims"])
+    places = {dim: k - count for k, dim in enumerate(attrs["dims"])}  # the run's sizes are the last operands
+    fixed = _options((name, value) for name, value in attrs["options"] if not has_dims(value))
+    sized = [(name, value) for name, value in attrs["options"] if has_dims(value)]
+
+    def drawn_with_sizes(generator: Any, operands: list[Any]) -> Any:
+        sizes = {name: replaced(value, lambda dim: int(operands[places[dim]])) for name, value in sized}
+        return draw(generator, operands[:-count], fixed | sizes)
+
+    return drawn_with_sizes
 
 
-def _drawing(attrs: Mapping[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
-    method, names, options = attrs["method"], attrs["names"], _options(attrs["options"])
+def _drawing(attrs: Mapping[str, Any]) -> Callable[[Any, Sequence[Any], dict[str, Any]], Any]:
+    method, names = attrs["method"], attrs["names"]
     if in_order(attrs):
-        return lambda generator, operands: getattr(generator, method)(*map(plain_scalar, operands), **options)
-    return lambda generator, operands: getattr(generator, method)(
+        return lambda generator, operands, options: getattr(generator, method)(*map(plain_scalar, operands), **options)
+    return lambda generator, operands, options: getattr(generator, method)(
         **options, **dict(zip(names, map(plain_scalar, operands), strict=True))
     )
 
