@@ -19,7 +19,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
 from futurex.kernels.numba_.scalar import operate, register_type
-from futurex.kernels.numba_.sliding import slides
+from futurex.kernels.numba_.sliding import IN_ORDER, slides
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 _INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
-_SMALL = 16
-"""Taps up to which NumPy may have a convolution of its own kind."""
+_IN_ORDER = {("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 4), ("u", 8)}
+"""Numbers of which NumPy adds up the products of a few taps in their order."""
 _FEW = 1024
 _SEARCHES = {
     "np.searchsorted(_0, _1)": "left",
@@ -252,22 +252,22 @@ def _is_before(f: Function, dtype: Dtype, x: str, y: str, strictly: bool) -> str
 
 
 def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``convolve`` by the inner products that NumPy takes, one for each element of the result."""
+    """``convolve`` and ``correlate`` by the inner products that NumPy takes, one for each element of the result; of few
+    taps by the sums in their order that NumPy has where there is an element for each."""
     a, v = map(vector, inputs)
     n, m = a.shape[0], v.shape[0]
-    if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind != "f":
+    if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind not in "iuf":
         raise Unsupported("a convolution of another kind")
-    if m > n:
+    slid, exchanged = node.op == "convolve", m > n
+    if exchanged:
         (a, n), (v, m) = (v, m), (a, n)
-    if m <= _SMALL or slides(node):
-        raise Unsupported("a convolution with a few taps, or one that a kernel of its own is faster at")
+    in_order = m <= IN_ORDER and (a.dtype.kind, a.dtype.itemsize) in _IN_ORDER
+    if (a.dtype.kind == "f" and not slides_alike()) or (slid and slides(node) and not in_order):
+        raise Unsupported("a convolution that a kernel of its own is faster at")
     f, size, function = e.function, a.dtype.itemsize, dtypes.dot(a.dtype)
     before = {"full": m - 1, "same": m // 2, "valid": 0}[node.attrs["mode"]]
     after = {"full": m - 1, "same": m - m // 2 - 1, "valid": 0}[node.attrs["mode"]]
-    backwards = replace(
-        v, strides=(-v.strides[0],), offset=plus(f, v.offset, str((m - 1) * v.strides[0])), owned=False
-    )
-    taps = e.copied(backwards)
+    taps = e.copied(_backwards(f, v, m) if slid else v)
     a = a if a.contiguous else e.copied(a)
     out = e.fresh((before + n - m + 1 + after,), a.dtype)
     signal, kernel, result = a.pointer(f), taps.pointer(f), out.pointer(f)
@@ -285,9 +285,52 @@ def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
 
     middle = n - m + 1
     products(0, before, "0", f"{before}-", f"{m - before}+")
-    products(before, middle, "0+", "0", str(m))
+    if in_order:
+        name = e.kernels.own("taps", "(ptr noalias %x, ptr noalias %v, ptr noalias %o, i64 %n)", _sums(a.dtype, m))
+        target = element(f, result, str(before), size)
+        f.do(f"call void @{name}(ptr {signal}, ptr {kernel}, ptr {target}, i64 {middle})")
+    else:
+        products(before, middle, "0+", "0", str(m))
     products(before + middle, after, f"{middle}+", "0", f"{m - 1}-")
-    return out
+    return e.copied(_backwards(f, out, out.capacity[0])) if exchanged and not slid else out
+
+
+def _backwards(f: Function, x: Array, count: int) -> Array:
+    stride = x.strides[0]
+    return replace(x, strides=(-stride,), offset=plus(f, x.offset, str((count - 1) * stride)), owned=False)
+
+
+def _sums(dtype: Dtype, taps: int) -> Function:
+    """``%n`` sums of so many products, each in its order: neighbours lie in vectors."""
+    f, size = Function(), dtype.itemsize
+    weights = [f.load(dtype, element(f, "%v", str(k), size)) for k in range(taps)]
+    nothing = "0.0" if dtype.kind == "f" else "0"
+    with f.counted("%n") as i:
+        total = nothing
+        for k, weight in enumerate(weights):
+            value = f.load(dtype, element(f, "%x", f.emit(f"add nsw i64 {i}, {k}"), size))
+            total = operate(f, "add", dtype, [total, operate(f, "multiply", dtype, [value, weight])])
+        f.store(dtype, total, element(f, "%o", i, size))
+    return f
+
+
+@functools.cache
+def slides_alike() -> bool:
+    """Has this NumPy sums in order of up to so many taps, rounded as those above, and inner products of more?"""
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        x, v = rng.normal(size=300).astype(dtype), rng.normal(size=IN_ORDER + 1).astype(dtype)
+        for taps in range(1, IN_ORDER + 2):
+            rows = np.lib.stride_tricks.sliding_window_view(x, taps)
+            if taps <= IN_ORDER:
+                expected: Any = np.zeros(len(rows), dtype)
+                for k in range(taps):
+                    expected += rows[:, k] * v[k]
+            else:
+                expected = np.array([np.dot(row, v[:taps]) for row in rows])
+            if not np.array_equal(np.correlate(x, v[:taps]), expected):
+                return False
+    return True
 
 
 def _linear(f: Function, term: str, i: str) -> str:
