@@ -416,6 +416,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     ),
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
+    "accumulate": reductions.accumulate,
     "arange": sizes.arange,
     "iota": sizes.iota,
     "room": sizes.room,

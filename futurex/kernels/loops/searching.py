@@ -61,12 +61,28 @@ def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``sort`` of a vector."""
-    x = vector(inputs[0])
+    """``sort`` along an axis: each of the vectors there, side by side in memory, by the function that NumPy calls."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape or node.attrs["axis"] is None:
+        raise Unsupported("sorting numbers, or whatever axes there are")
+    f, axis, last = e.function, node.attrs["axis"] % len(x.shape), len(x.shape) - 1
     function = dtypes.sort(x.dtype, node.attrs["kind"])
-    made = e.copied(x)
-    _succeed(e, function, f"ptr {made.pointer(e.function)}, i64 {text(x.shape[0])}")
-    return made
+    made = e.copied(_exchanged(x, axis, last))
+    rows = made if last < 2 else replace(made, shape=e.known(made.shape))
+    count: Size = 1 if not last else rows.shape[0] if last == 1 else math.prod(rows.capacity[:-1])
+    length, start = text(rows.shape[-1]), rows.pointer(f)
+    with f.counted(text(count)) as k:  # rows are as far apart as the longest that they may be
+        step = rows.strides[-2] if last else 0
+        _succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
+    return made if axis == last else e.copied(_exchanged(made, axis, last))
+
+
+def _exchanged(x: Array, axis: int, other: int) -> Array:
+    """A view with two axes in each other's place."""
+    order = list(range(len(x.shape)))
+    order[axis], order[other] = other, axis
+    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
+    return replace(x, shape=shape, strides=strides, owned=False)
 
 
 def argsort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:

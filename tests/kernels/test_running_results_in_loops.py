@@ -1,0 +1,78 @@
+"""Running products and extremes, and sorts along an axis, in compiled loops: NumPy's bits, and no call of Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import calls_of_loops
+
+import futurex as fx
+
+RNG = np.random.default_rng(8)
+
+
+def running(x):
+    first, found = x, np.zeros((24, 4), x.dtype)
+    for k in range(24):
+        x = np.maximum.accumulate(x[::-1], axis=0) + np.minimum.accumulate(x, axis=1) - x
+        found[k] = np.cumprod(first[k % 5])[:4] + np.multiply.accumulate(first[:, k % 7])[:4] - x[:4, 0]
+        found[k] += np.fmax.accumulate(first[1:, ::-1], axis=1)[0, :4] + np.subtract.accumulate(first[::2])[:, 1][:4]
+    return x, found
+
+
+def sorts(x):
+    found = np.zeros((24, *x.shape), x.dtype)
+    for k in range(24):
+        found[k] = np.sort(x, axis=1) + np.sort(x[::-1], axis=0) - np.sort(x[:, ::-1], axis=-1, kind="stable")
+        x = x + found[k, 0, 0]
+        found[k, 1:] += np.sort(x.T[: x.shape[1] - k % 3][:1], axis=1)[0, 1:, None]
+    return found, x
+
+
+def some(x):
+    """Of rows of which the run knows how many, and how long they are."""
+    total = 0.0
+    for k in range(24):
+        few = x[x[:, 0] > np.sin(k)]
+        total = total + np.sort(few, axis=1).sum() + np.sort(x[:, : k % 6 + 1], axis=0)[0].sum()
+        total = total + np.cumprod(few[:, 0]).sum() + (np.sort(few, axis=0)[:1] * 2.0).sum()
+    return total
+
+
+def drawn(dtype):
+    values = RNG.integers(-4, 5, (9, 9)).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        values *= np.asarray(0.7, dtype)
+        for special in (-0.0, np.inf, np.nan):
+            values[RNG.random(values.shape) < 0.05] = special
+    return values
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u2"])
+@pytest.mark.parametrize("function", [running, sorts])
+def test_along_axes(function, dtype, at_once):
+    f, x = fx.futurize(function), drawn(dtype)
+    with np.errstate(all="ignore"):
+        assert calls_of_loops(f, (x,)) == []
+        for actual, expected in zip(f(x), function(x), strict=True):
+            assert actual.dtype == expected.dtype
+            np.testing.assert_array_equal(actual, expected)
+
+
+def test_of_what_only_the_run_knows(at_once):
+    f, x = fx.futurize(some), RNG.normal(size=(12, 6))
+    calls_of_loops(f, (x,))
+    np.testing.assert_allclose(f(x), some(x), rtol=1e-12)
+
+
+def test_derivatives_of_running_extremes_in_loops(at_once):
+    def falls(x):
+        worst = 0.0
+        for k in range(24):
+            path = np.cumprod(1 + 0.01 * k * x)
+            worst = worst + (path / np.maximum.accumulate(path)).min() + np.sort(x.reshape(4, 5), axis=0)[k % 4, 0]
+        return worst
+
+    x, step = 0.1 * RNG.normal(size=20), 1e-6
+    slopes = [(falls(x + step * each) - falls(x - step * each)) / (2 * step) for each in np.eye(20)]
+    np.testing.assert_allclose(fx.futurize(fx.grad(falls))(x), slopes, atol=1e-6)
