@@ -29,6 +29,15 @@ def sorts(x):
     return found, x
 
 
+def orders(x):
+    found = np.zeros((24, *x.shape), int)
+    for k in range(24):
+        found[k] = np.argsort(x, axis=1, kind="stable") - 2 * np.argsort(x[::-1] + x[0], axis=0, kind="stable")
+        found[k, 0] += np.argsort(np.stack([x, x[::-1]]), axis=1, kind="stable")[1, 2] + np.argsort(x[k % 9])
+        x = x[:, ::-1] + x[k % 4]
+    return found, x
+
+
 def some(x):
     """Of rows of which the run knows how many, and how long they are."""
     total = 0.0
@@ -49,7 +58,7 @@ def drawn(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u2"])
-@pytest.mark.parametrize("function", [running, sorts])
+@pytest.mark.parametrize("function", [running, sorts, orders])
 def test_along_axes(function, dtype, at_once):
     f, x = fx.futurize(function), drawn(dtype)
     with np.errstate(all="ignore"):

@@ -86,18 +86,30 @@ def _exchanged(x: Array, axis: int, other: int) -> Array:
 
 
 def argsort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``argsort`` of a vector."""
-    return _positions(e, vector(inputs[0]), node.attrs["kind"])
+    """``argsort`` along an axis, in the same way."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape or node.attrs["axis"] is None:
+        raise Unsupported("sorting numbers, or whatever axes there are")
+    axis, last = node.attrs["axis"] % len(x.shape), len(x.shape) - 1
+    if not last:
+        return _positions(e, vector(x), node.attrs["kind"])
+    e.known(x.shape)
+    found = _positions(e, _exchanged(x, axis, last), node.attrs["kind"])
+    return found if axis == last else e.copied(_exchanged(found, axis, last))
 
 
 def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
+    """Of each vector along the last axis; several are of known lengths."""
     f, function = e.function, dtypes.argsort(x.dtype, kind)
     order = e.fresh(x.shape, _INT)
     source = x if x.contiguous else e.copied(x)
-    start = order.pointer(f)
-    with f.counted(text(x.shape[0])) as i:
-        f.store(_INT, i, element(f, start, i))
-    _succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(x.shape[0])}")
+    given, start, length = source.pointer(f), order.pointer(f), text(x.shape[-1])
+    with f.counted(1 if len(x.shape) == 1 else math.prod(x.capacity[:-1])) as row:
+        first = f.emit(f"mul i64 {row}, {length}")
+        values, places = element(f, given, first, x.dtype.itemsize), element(f, start, first)
+        with f.counted(length) as i:
+            f.store(_INT, i, element(f, places, i))
+        _succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
     return order
 
 
