@@ -37,12 +37,24 @@ _SEARCHES = {
     "np.searchsorted(_0, _1, 'left')": "left",
     "np.searchsorted(_0, _1, 'right')": "right",
 }
+_BINS = {
+    "np.digitize(_0, _1)": False,
+    "np.digitize(_0, _1, right=False)": False,
+    "np.digitize(_0, _1, False)": False,
+    "np.digitize(_0, _1, right=True)": True,
+    "np.digitize(_0, _1, True)": True,
+}
+"""And whether those count that lie left of a bin's edge, or on it."""
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``, ``median``."""
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``median``."""
     if node.attrs["call"] == "np.median(_0)":
         return _median(e, node, inputs)
+    if node.attrs["call"] in _BINS:
+        keys, bins = inputs
+        _rises(e, vector(bins))
+        return _searchsorted(e, (bins, keys), _BINS[node.attrs["call"]])
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
@@ -247,6 +259,20 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
         f.place(done)
         f.store(_INT, f.load(_INT, low), element(f, told, i))
     return e.unboxed(out)
+
+
+def _rises(e: Emitter, bins: Array) -> None:
+    """Fails for edges that fall somewhere: of those that always fall NumPy searches from the other end."""
+    f, falls = e.function, e.function.variable("i64")
+    start, step = bins.pointer(f), bins.strides[0]
+    f.store(_INT, "0", falls)
+    with f.counted(f.emit(f"sub i64 {text(bins.shape[0])}, 1")) as i:
+        here = f.load(bins.dtype, element(f, start, i, step))
+        following = f.load(bins.dtype, element(f, start, f.emit(f"add i64 {i}, 1"), step))
+        rises = operate(f, "less_equal", bins.dtype, [here, following])
+        more = f.emit(f"zext i1 {f.emit(f'xor i1 {rises}, true')} to i64")
+        f.store(_INT, f.emit(f"add i64 {f.load(_INT, falls)}, {more}"), falls)
+    f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
 
 
 @functools.cache
