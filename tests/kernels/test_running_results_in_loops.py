@@ -29,6 +29,16 @@ def sorts(x):
     return found, x
 
 
+def middles(x):
+    found = np.zeros((24, 2, len(x)))
+    for k in range(24):
+        found[k, 0], found[k, 1] = np.median(x, axis=0), np.median(x[:8, ::-1], axis=0)
+        stack = np.stack([x, x[::-1], x * 2])
+        found[k, 1] -= np.median(stack, axis=1, keepdims=True)[1, 0] * np.median(x[:, :4], axis=1)
+        x = x[:, ::-1] + x[k % 4]
+    return found, x, np.median(np.negative(np.abs(x * 0)), axis=1)
+
+
 def orders(x):
     found = np.zeros((24, *x.shape), int)
     for k in range(24):
@@ -58,7 +68,7 @@ def drawn(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u2"])
-@pytest.mark.parametrize("function", [running, sorts, orders])
+@pytest.mark.parametrize("function", [running, sorts, orders, middles])
 def test_along_axes(function, dtype, at_once):
     f, x = fx.futurize(function), drawn(dtype)
     with np.errstate(all="ignore"):
@@ -66,6 +76,7 @@ def test_along_axes(function, dtype, at_once):
         for actual, expected in zip(f(x), function(x), strict=True):
             assert actual.dtype == expected.dtype
             np.testing.assert_array_equal(actual, expected)
+            np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
 
 
 def test_of_what_only_the_run_knows(at_once):

@@ -62,11 +62,11 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """The median of all elements."""
+    """The median of all elements, or along an axis."""
     attrs = node.attrs
-    if attrs["function"] != "median" or node.ndim or node.aval.weak:
-        raise Unsupported(f"numpy.{attrs['function']} along axes")
-    return _median(e, node, inputs)
+    if attrs["function"] != "median" or node.aval.weak:
+        raise Unsupported(f"numpy.{attrs['function']}")
+    return _medians(e, node, inputs) if node.ndim else _median(e, node, inputs)
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
@@ -130,15 +130,11 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
 
     Integers and bools are sorted as what they are, and become floats before they are added, as in NumPy's mean.
     """
-    (x,) = inputs
-    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
-        raise Unsupported("a median of other numbers")
-    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
-        raise Unsupported("a median in another precision")
+    x = _with_middle(node, inputs)
     if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
         raise Unsupported("a median of many numbers")
     f, dtype = e.function, x.dtype
-    function, kind, size = dtypes.sort(dtype, None), register_type(node.dtype), dtype.itemsize
+    size = dtype.itemsize
     made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
     first = made.pointer(f)
     f.do(f"store i64 0, ptr {place}, align 8")
@@ -153,22 +149,57 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
         f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
     count = f.emit(f"load i64, ptr {place}, align 8")
     f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
-    _succeed(e, function, f"ptr {first}, i64 {count}")
+    middle = _middle(e, first, count, dtype, node.dtype)
+    e.memory.hold(made.place)
+    e.memory.release(made.place)
+    return Scalar(middle, node.dtype, False)
+
+
+def _medians(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """Along one axis of known extents: of each of the vectors there."""
+    x, f = _with_middle(node, inputs), e.function
+    axis = node.attrs["axis"]
+    if len(axis) != 1 or not 0 < e.known(x.shape)[axis[0]] <= _FEW:
+        raise Unsupported("medians along several axes, or of many numbers")
+    order = [*(k for k in range(len(x.shape)) if k != axis[0] % len(x.shape)), axis[0]]
+    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
+    made, out = e.copied(replace(x, shape=shape, strides=strides, owned=False)), e.fresh(node.shape, node.dtype)
+    start, told, length = made.pointer(f), out.pointer(f), text(shape[-1])
+    with f.counted(math.prod(made.capacity[:-1])) as k:
+        row = element(f, start, k, made.strides[-2])
+        f.store(node.dtype, _middle(e, row, length, x.dtype, node.dtype), element(f, told, k, node.dtype.itemsize))
+    e.memory.hold(made.place)
+    e.memory.release(made.place)
+    return out
+
+
+def _with_middle(node: Node, inputs: Sequence[Any]) -> Array:
+    """An array of numbers that have a median of this type."""
+    (x,) = inputs
+    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
+        raise Unsupported("a median of other numbers")
+    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
+        raise Unsupported("a median in another precision")
+    return x
+
+
+def _middle(e: Emitter, first: str, count: str, dtype: Dtype, result: Dtype) -> str:
+    """The median of so many numbers side by side, which are sorted; ``result``: its type."""
+    f, kind, size = e.function, register_type(result), dtype.itemsize
+    _succeed(e, dtypes.sort(dtype, None), f"ptr {first}, i64 {count}")
     upper = f.emit(f"lshr i64 {count}, 1")
     high = f.load(dtype, element(f, first, upper, size))
     odd = f.emit(f"trunc i64 {count} to i1")
     lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
     low = f.load(dtype, element(f, first, lower, size))
-    low, high = (f.cast(each, dtype, node.dtype) for each in (low, high))
+    low, high = (f.cast(each, dtype, result) for each in (low, high))
     low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
     mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
     middle = f.select(odd, kind, high, mean)
     if dtype.kind == "f":
         last = f.load(dtype, element(f, first, f.emit(f"sub i64 {count}, 1"), size))
         middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return Scalar(middle, node.dtype, False)
+    return middle
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
