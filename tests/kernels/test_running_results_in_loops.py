@@ -39,6 +39,14 @@ def middles(x):
     return found, x, np.median(np.negative(np.abs(x * 0)), axis=1)
 
 
+def decimals(x):
+    total = x * 0
+    for k in range(24):
+        total = np.round(x * (0.3 * k) + total, 2) - np.round(x * 30, -1) + np.around(x[3] * x[0, k % 9], 3)
+        total[0] += np.round(total.sum(), 1) + np.round(x[k % 9] * 7)
+    return total, x
+
+
 def orders(x):
     found = np.zeros((24, *x.shape), int)
     for k in range(24):
@@ -65,6 +73,16 @@ def drawn(dtype):
         for special in (-0.0, np.inf, np.nan):
             values[RNG.random(values.shape) < 0.05] = special
     return values
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_decimals(dtype, at_once):
+    f, x = fx.futurize(decimals), RNG.normal(size=(9, 9)).astype(dtype)
+    x[4, 2:5] = np.nan, np.inf, -0.0
+    x[5, :2] = 3e37, -3e-39
+    with np.errstate(all="ignore"):
+        assert calls_of_loops(f, (x,)) == []
+        assert f(x)[0].result().tobytes() == decimals(x)[0].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u2"])
