@@ -114,3 +114,21 @@ def test_derivatives_of_running_extremes_in_loops(at_once):
     x, step = 0.1 * RNG.normal(size=20), 1e-6
     slopes = [(falls(x + step * each) - falls(x - step * each)) / (2 * step) for each in np.eye(20)]
     np.testing.assert_allclose(fx.futurize(fx.grad(falls))(x), slopes, atol=1e-6)
+
+
+def test_functions_of_a_counter(at_once):
+    """Of a Python int NumPy makes a number in double precision."""
+
+    def waves(x):
+        total, found = x[0] * 0, np.zeros((24, 3))
+        for k in range(24):
+            total = total + x * np.sin(k) * np.exp(-k) + np.sqrt(k) * x[0]
+            found[k] = np.arctan2(k, 3), np.hypot(k, k + 1) + np.log1p(k), np.float64(k) / 7 + np.true_divide(k, 3)
+        return total, found
+
+    for dtype in ("f8", "f4"):
+        f, x = fx.futurize(waves), RNG.normal(size=(9, 9)).astype(dtype)
+        assert calls_of_loops(f, (x,)) == []
+        for actual, expected in zip(f(x), waves(x), strict=True):
+            assert actual.dtype == expected.dtype
+            np.testing.assert_array_equal(actual, expected)
