@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.kernels import openblas, pointwise
 from futurex.kernels.addresses import address_of
-from futurex.kernels.matrices import BoundProduct, Lie, Lies, OfViews, ProductKernel, Turned, lie, stand_in
+from futurex.kernels.matrices import BoundProduct, Lie, Lies, OfViews, ProductKernel, Turned, lie, stand_in, together
 from futurex.kernels.numba_ import matrix_unit, nearest, panels, products, unit_parts
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.panels import NUMBERS, Form, Steps
@@ -184,11 +184,6 @@ def suits_doubles(node: Node, batch: int, rows: int, inner: int, columns: int, t
 def blas_lags() -> bool:
     """Has NumPy's BLAS vectors of half this processor's length?"""
     return not panels.is_narrow() and openblas.core() in _HALF_AS_WIDE
-
-
-def together(lies: Sequence[Lie]) -> int:
-    """How many matrices are in one stack, where one of these lies in a stack of stacks; 0 where none does."""
-    return max((each.levels[0][1] for each in lies if len(each.levels) > 1), default=0)
 
 
 def _steps(lies: Sequence[Lie], batch: int) -> list[Steps] | None:

@@ -73,6 +73,11 @@ def lie_of(shape: Sequence[int], steps: Sequence[int], size: int) -> Lie | None:
     return Lie(turned, row, tuple(levels)) if len(levels) < 3 else None
 
 
+def together(lies: Sequence[Lie]) -> int:
+    """How many matrices are in one stack, where one of these lies in a stack of stacks; 0 where none does."""
+    return max((each.levels[0][1] for each in lies if len(each.levels) > 1), default=0)
+
+
 Lies = tuple[Lie, Lie, Lie]
 """Of the result and both operands."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.matrices import Lies, ProductKernel, Turned, lie, stand_in
+from futurex.kernels.matrices import Lie, Lies, ProductKernel, Turned, lie, stand_in, together
 from futurex.kernels.numba_ import small_products
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.team import Share
@@ -72,6 +72,19 @@ def _matrices(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[tuple[int, ...], 
     return x if len(x) > 1 else (1, *x), y if len(y) > 1 else (*y, 1)
 
 
+def lie_together(x: Lie, y: Lie) -> bool:
+    """Do the operands' matrices lie in one stack, or in stacks of as many?"""
+    return None not in (each.steps(together((x, y))) for each in (x, y))
+
+
+def numbers(batch: int, form: small_products.Form, x: Lie, y: Lie) -> Sequence[int]:
+    """The parameters of the code for so many products of operands that lie so."""
+    stack, steps = together((x, y)), [each.levels[0][0] if each.levels else 0 for each in (x, y)]
+    outer = (found.outer if (found := each.steps(stack)) else 0 for each in (x, y))
+    further = (far - stack * step for far, step in zip(outer, steps, strict=True))
+    return batch * form.parts, *steps, x.row, y.row, int(stack > 0), stack or 1, *further
+
+
 class SmallProduct(ProductKernel):
     """The kernel of one stack of products."""
 
@@ -96,14 +109,13 @@ class SmallProduct(ProductKernel):
             for each, shape in zip(operands, self.matrices, strict=True)
         )
         result = lie(out.reshape(self.batch, self.sizes[0], self.sizes[2])) if out.flags.c_contiguous else None
-        if x is None or y is None or result is None or len(x.levels) > 1 or len(y.levels) > 1:
+        if x is None or y is None or result is None or not lie_together(x, y):
             return None
         return result, x, y
 
     def numbers(self, lies: Lies) -> Sequence[int]:
         _, x, y = lies
-        steps = (each.levels[0][0] if each.levels else 0 for each in (x, y))
-        return self.batch * self.form((x.turned, y.turned)).parts, *steps, x.row, y.row
+        return numbers(self.batch, self.form((x.turned, y.turned)), x, y)
 
     def share(self, block: Any) -> Share:
         rows, inner, columns = self.sizes

@@ -66,6 +66,10 @@ def _simpler(node: Node) -> Node | tuple[Node, ...] | None:
         return None
     if node.op == "fused_join":
         return _stored(node)
+    if node.op == "round":
+        x, decimals = node.inputs[0], node.attrs["decimals"]
+        known = x.dtype in APPROXIMATED and not x.aval.weak and 0 < abs(decimals) <= _MOST_DECIMALS
+        return _to_decimals(x, decimals) if known else None
     if node.op in windows.OPERATIONS:
         return windows.in_slices(node)
     if node.op in COUNTER_OPS:
@@ -379,7 +383,7 @@ _ROWWISE: dict[str, Callable[..., Node] | None] = {
 }
 """Names of what is taken apart, and how; None: as its record says."""
 _BY_ELEMENTS = frozenset((
-    "one_hot", "moments", "take_along_axis", "add_along_axis", "fused_join", *_ROWWISE, *windows.OPERATIONS,
+    "one_hot", "moments", "take_along_axis", "add_along_axis", "fused_join", "round", *_ROWWISE, *windows.OPERATIONS,
     *COUNTER_OPS,
 ))  # fmt: skip
 """Names of what is taken apart in small functions."""

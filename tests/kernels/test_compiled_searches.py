@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compare import compiled
+from compare import calls_of_loops, compiled
 
 import futurex as fx
 from futurex.kernels.loops.searching import searches_alike
@@ -72,6 +72,26 @@ def test_positions_of_equal_numbers(kind, nothing_called):
 )  # fmt: skip
 def test_searches(sorted_, keys, side, searched, at_once):
     compiled(lambda x, y: np.searchsorted(x, y, side=side) - x.searchsorted(y, side) * 2, sorted_, keys)
+
+
+def test_bins(at_once):
+    def placed(x, bins):
+        found = np.zeros((24, *x.shape), int)
+        for k in range(24):
+            found[k] = np.digitize(x * k, bins) + 100 * np.digitize(x - k, bins[k % 3 :], right=True)
+            found[k, 0] += np.digitize(x[k % 9], bins)
+        return found
+
+    edges = np.sort(RNG.normal(size=12))
+    for x in (RNG.normal(size=9), np.round(RNG.normal(size=9)), np.arange(9) - 4, np.full(9, np.nan)):
+        for bins in (edges, np.round(edges), edges.astype("f4"), np.arange(12), edges[::-1].copy(), edges[::-1]):
+            f = fx.futurize(placed)
+            for _ in range(3):
+                np.testing.assert_array_equal(f(x, bins), placed(x, bins))
+            if bins is edges:
+                assert calls_of_loops(f, (x, bins)) == []
+    with pytest.raises(ValueError, match="monotonically"):
+        np.asarray(fx.futurize(placed)(x, RNG.permutation(edges)))
 
 
 def test_searches_for_one_number(searched, at_once):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compare import compiled
+from compare import calls_of_loops, compiled
 
 import futurex as fx
 
@@ -95,3 +95,37 @@ def test_sums_by_rows_of_a_sparse_matrix_do_not_keep_a_loop_from_being_compiled(
     for _ in range(3):
         np.testing.assert_array_equal(f(*args), powers(*args))
     assert "is compiled whole" in f.explain()
+
+
+def test_as_many_groups_as_the_run_says(at_once):
+    def ranks(places, weights, x):
+        others = places + 3
+        for k in range(24):
+            x = 0.2 / len(x) + 0.5 * np.bincount(places, weights=weights * x[k], minlength=len(x))
+            x = x + np.bincount(places[k:], None, len(x)) * np.bincount(places[: 2 * k + 1], minlength=len(x))
+            x = x + np.bincount(places[::2], minlength=len(x) - k)[0] / len(np.bincount(others))
+            others[k] += k
+        return x, np.bincount(places, np.broadcast_to(x[0], places.shape), len(x))
+
+    f = fx.futurize(ranks)
+    for size in (40, 50, 70):
+        args = PLACES, WEIGHTS, np.ones(size)
+        for actual, expected in zip(f(*args), ranks(*args), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    assert calls_of_loops(f, args) == []
+
+
+def test_numbers_of_groups_that_numpy_refuses_or_that_are_more_than_there_is_room_for(at_once):
+    def counts(places, sizes):
+        found = np.zeros(len(sizes), int)
+        for k in range(len(sizes)):
+            found[k] = len(np.bincount(places, minlength=sizes[k]))
+        return found
+
+    f, sizes = fx.futurize(counts), np.arange(24) * 5
+    for many in (sizes, sizes * 1000):
+        np.testing.assert_array_equal(f(PLACES, many), counts(PLACES, many))
+    with pytest.raises(ValueError, match="must not be negative"):
+        np.asarray(f(PLACES, 50 - sizes))
+    with pytest.raises(ValueError, match="negative"):
+        np.asarray(f(PLACES - 1, sizes))

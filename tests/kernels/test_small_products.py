@@ -184,3 +184,21 @@ def test_products_without_sums_have_the_bits_of_numpy(rng, dtype, text):
     found = np.asarray(f(x, y))
     np.testing.assert_array_equal(found, expected, strict=True)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_stacks_of_stacks_are_read_as_they_lie(rng, dtype):
+    """Windows of pictures, and parts of the axes of both operands: nothing is copied."""
+    x, y = rng.standard_normal((5, 30, 34, 6)).astype(dtype), rng.standard_normal((5, 30, 6, 9)).astype(dtype)
+    for one, other in (
+        (x[:, 1:29, 2:34], rng.standard_normal((6, 4)).astype(dtype)),
+        (x[:, 1:29, 2:34, 1:4], y[:, 2:, :3]),
+        (x[:, ::2, 3:6], np.ascontiguousarray(y[:, ::2])),
+        (np.swapaxes(x[1:, 1:29, :9, 3:], 2, 3), y[:-1, 1:29, :1].repeat(9, 2)[..., 1:]),
+        (rng.standard_normal((4, 6)).astype(dtype), np.swapaxes(x[:, 1:29, :7], 2, 3)),
+    ):
+        node = apply("matmul", *(param(Aval(each.shape, each.dtype), "x") for each in (one, other)))
+        out = np.empty(node.shape, dtype)
+        assert GemmBackend().claim(node, 1).call.lies((out, one, other)) is not None
+        for threads in (1, 2):
+            check(one, other, threads)

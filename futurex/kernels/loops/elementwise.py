@@ -174,7 +174,7 @@ def scalar(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     supported(node.dtype)
     if node.aval.weak:
         inner = numpy_loop(node)
-        if inner is not None and values.by_numpy(node.op, operands):
+        if inner is not None and values.by_numpy(node.op, operands, node.dtype):
             return _call_once(e, inner, operands)
         return values.python_number(e.function, node.op, operands, node.dtype)
     loop = resolved_loop(node)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 _INT, _FLOAT = np.dtype(np.int64), np.dtype(np.float64)
-_COUNTS = re.compile(r"np\.bincount\(_0(, (weights=)?(_1|None))?(, (minlength=)?(?P<least>\d+))?\)")
+_COUNTS = re.compile(r"np\.bincount\(_0(, (weights=)?(?P<weights>_1|None))?(, (minlength=)?(?P<least>\d+|_\d))?\)")
 _ROOM, _LEAST = 4, 64  # times as many groups as positions, and some more: where they are not enough, the code gives up
 _REDUCING = ("add", "multiply", "maximum", "minimum")
 _FEW = 8  # elements of which a pairwise sum is one after the other
@@ -39,42 +39,81 @@ _FEW = 8  # elements of which a pairwise sum is one after the other
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """Calls of NumPy that have a form of their own."""
     found = _COUNTS.fullmatch(node.attrs["call"])
-    return searching.native(e, node, inputs) if found is None else _bincount(e, inputs, int(found["least"] or 0))
+    if found is None:
+        return searching.native(e, node, inputs)
+    weights, least = inputs[1] if found["weights"] == "_1" else None, found["least"] or "0"
+    return _bincount(e, inputs[0], weights, e.scalar(inputs[int(least[1:])]) if least[0] == "_" else int(least))
 
 
-def _bincount(e: Emitter, inputs: Sequence[Any], least: int) -> Array:
-    """Counts of positions that the run knows, or sums of the weights there."""
-    x, f = vector(inputs[0]), e.function
+def _bincount(e: Emitter, x: Any, weights: Any, least: int | Scalar) -> Array:
+    """Counts of positions that the run knows, or sums of the weights there; ``least``: so many at least."""
+    x, f = vector(x), e.function
     if x.dtype == np.uint64:
         raise Unsupported("positions that NumPy refuses")
     places = elementwise.operand(e, x, _INT)
-    weights = elementwise.operand(e, vector(inputs[1]), _FLOAT) if len(inputs) > 1 else None
+    weights = None if weights is None else elementwise.operand(e, vector(weights), _FLOAT)
     if weights is not None:
         f.fail_if(f.emit(f"icmp ne i64 {text(places.shape[0])}, {text(weights.shape[0])}"))
         f.fail_if(f.emit(f"icmp eq i64 {text(places.shape[0])}, 0"))  # these are counted as integers
-    room = max(_ROOM * max(arrays.most(places.shape[0]), _LEAST), least)
+    room = _ROOM * max(arrays.most(places.shape[0]), _LEAST)
+    if isinstance(least, int):
+        room, fewest = max(room, least), str(least)
+    else:
+        if least.dtype != _INT:
+            raise Unsupported("a number of groups of another kind")
+        fewest = least.register
+        f.fail_if(f.emit(f"icmp ugt i64 {fewest}, {room}"))  # and NumPy refuses negative ones
     out = e.fresh((room,), _INT if weights is None else _FLOAT)
-    largest = f.variable("i64")
-    f.store(_INT, "0", largest)
-    given, told = places.pointer(f), out.pointer(f)
-    with f.counted(text(places.shape[0])) as i:  # without a way out of it LLVM makes vectors of this
-        place, most = f.load(_INT, element(f, given, i, places.strides[0])), f.load(_INT, largest)
-        f.store(_INT, f.select(f.emit(f"icmp ugt i64 {place}, {most}"), "i64", place, most), largest)
-    most = f.load(_INT, largest)
+    told = out.pointer(f)
+    most = _largest(e, places)
     f.fail_if(f.emit(f"icmp uge i64 {most}, {room}"))  # negative ones, too
     some = f.emit(f"icmp ne i64 {text(places.shape[0])}, 0")
     behind = f.select(some, "i64", f.emit(f"add i64 {most}, 1"), "0")
-    count = f.select(f.emit(f"icmp sgt i64 {behind}, {least}"), "i64", behind, str(least))
+    count = f.select(f.emit(f"icmp sgt i64 {behind}, {fewest}"), "i64", behind, fewest)
     with f.counted(count) as i:
         f.store(_INT, "0", element(f, told, i))  # the bits of 0.0 are those of 0
-    with f.counted(text(places.shape[0])) as i:
-        target = element(f, told, f.load(_INT, element(f, given, i, places.strides[0])))
+    added = "null" if weights is None else weights.pointer(f)
+    steps = places.strides[0], None if weights is None else weights.strides[0]
+    name = e.kernels.own("counted", "(ptr noalias %x, i64 %n, ptr noalias %w, ptr noalias %out)", _counting(*steps))
+    f.do(f"call void @{name}(ptr {places.pointer(f)}, i64 {text(places.shape[0])}, ptr {added}, ptr {told})")
+    return replace(out, shape=(Extent(count, room),))
+
+
+def _largest(e: Emitter, places: Array) -> str:
+    """The largest of the positions as numbers without a sign; those that all rounds of a loop have are looked at once,
+    before the first."""
+    f, entrance = e.function, e.entrance_of(places) if places.static else None
+    key = ("largest", places.place, places.offset, places.strides, places.shape)
+    if entrance is not None and key in entrance.made:
+        return f.load(_INT, entrance.made[key].pointer(f))
+    inner = Function()
+    held = inner.variable("i64")
+    inner.store(_INT, "0", held)
+    with inner.counted("%n") as i:  # without a way out of it LLVM makes vectors of this
+        place, most = inner.load(_INT, element(inner, "%x", i, places.strides[0])), inner.load(_INT, held)
+        larger = inner.emit(f"icmp ugt i64 {place}, {most}")
+        inner.store(_INT, inner.select(larger, "i64", place, most), held)
+    inner.store(_INT, inner.load(_INT, held), "%out")
+    name = e.kernels.own("largest", "(ptr noalias %x, i64 %n, ptr noalias %out)", inner)
+    with e.at(entrance):
+        made = (e.fresh if entrance is None else e.lasting)((1,), _INT)
+        f.do(f"call void @{name}(ptr {places.pointer(f)}, i64 {text(places.shape[0])}, ptr {made.pointer(f)})")
+    if entrance is not None:
+        entrance.made[key] = made
+    return f.load(_INT, made.pointer(f))
+
+
+def _counting(step: int, weights: int | None) -> Function:
+    """Ones, or the weights, so many bytes apart, added up at positions."""
+    f = Function()
+    with f.counted("%n") as i:
+        target = element(f, "%out", f.load(_INT, element(f, "%x", i, step)))
         if weights is None:
             f.store(_INT, f.emit(f"add i64 {f.load(_INT, target)}, 1"), target)
         else:
-            more = f.load(_FLOAT, element(f, weights.pointer(f), i, weights.strides[0]))
+            more = f.load(_FLOAT, element(f, "%w", i, weights))
             f.store(_FLOAT, f.emit(f"fadd double {f.load(_FLOAT, target)}, {more}"), target)
-    return replace(out, shape=(Extent(count, room),))
+    return f
 
 
 def reduceat(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:

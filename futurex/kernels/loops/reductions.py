@@ -18,6 +18,7 @@ from futurex.kernels.loops.ufuncs import inner_loop
 from futurex.kernels.loops.values import Scalar, constant, supported
 from futurex.ops.fusion import SUPPORTED
 from futurex.ops.reduce import axes_of
+from futurex.ops.special import ufunc_named
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 _BUFFER = 8192  # elements that NumPy's iterator reads at a time where dimensions do not merge
 _WORDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_ACCUMULATED = frozenset(
+    ("add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin", "logaddexp", "bitwise_and", "bitwise_or",
+     "bitwise_xor")
+)  # fmt: skip
 _CHAINS = 8  # of a pairwise sum of at most 128 elements
 _LANES = (16, 8, 4, 2, 1)
 """Columns side by side in which the largest is looked for."""
@@ -144,14 +149,25 @@ def _ordered(x: Array, out: Array) -> tuple[Array, Array]:
 
 def cumsum(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``cumsum``: NumPy's addition, each element to the result before it."""
+    return _running(e, node, inputs, np.add)
+
+
+def accumulate(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``accumulate``, and ``cumprod``: the same of another ufunc whose results are of the type of what it takes."""
+    if node.attrs["ufunc"] not in _ACCUMULATED or node.attrs["out"] is not None:
+        raise Unsupported(f"running results of {node.attrs['ufunc']}")
+    return _running(e, node, inputs, ufunc_named(node.attrs["ufunc"]))
+
+
+def _running(e: Emitter, node: Node, inputs: Sequence[Any], ufunc: Any) -> Any:
     (x,) = inputs
     if isinstance(x, Scalar) or not x.shape or node.dtype.kind == "c":
-        raise Unsupported("a cumulative sum of numbers")
+        raise Unsupported("running results of numbers")
     axis, dtype, f = node.attrs["axis"] % len(x.shape), node.dtype, e.function
-    loop = inner_loop(np.add, (dtype, dtype), dtype)
+    loop = inner_loop(ufunc, (dtype, dtype), dtype)
     extent = x.shape[axis]
     if loop is None or extent == 0:
-        raise Unsupported("a cumulative sum of nothing")
+        raise Unsupported("running results of nothing")
     x = elementwise.operand(e, x, dtype)
     out = e.fresh(x.shape, dtype)
     if isinstance(extent, Extent):

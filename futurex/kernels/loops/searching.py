@@ -19,7 +19,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
 from futurex.kernels.numba_.scalar import operate, register_type
-from futurex.kernels.numba_.sliding import slides
+from futurex.kernels.numba_.sliding import IN_ORDER, slides
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 _INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
-_SMALL = 16
-"""Taps up to which NumPy may have a convolution of its own kind."""
+_IN_ORDER = {("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 4), ("u", 8)}
+"""Numbers of which NumPy adds up the products of a few taps in their order."""
 _FEW = 1024
 _SEARCHES = {
     "np.searchsorted(_0, _1)": "left",
@@ -37,12 +37,24 @@ _SEARCHES = {
     "np.searchsorted(_0, _1, 'left')": "left",
     "np.searchsorted(_0, _1, 'right')": "right",
 }
+_BINS = {
+    "np.digitize(_0, _1)": False,
+    "np.digitize(_0, _1, right=False)": False,
+    "np.digitize(_0, _1, False)": False,
+    "np.digitize(_0, _1, right=True)": True,
+    "np.digitize(_0, _1, True)": True,
+}
+"""And whether those count that lie left of a bin's edge, or on it."""
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``, ``median``."""
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``median``."""
     if node.attrs["call"] == "np.median(_0)":
         return _median(e, node, inputs)
+    if node.attrs["call"] in _BINS:
+        keys, bins = inputs
+        _rises(e, vector(bins))
+        return _searchsorted(e, (bins, keys), _BINS[node.attrs["call"]])
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
@@ -50,38 +62,66 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """The median of all elements."""
+    """The median of all elements, or along an axis."""
     attrs = node.attrs
-    if attrs["function"] != "median" or node.ndim or node.aval.weak:
-        raise Unsupported(f"numpy.{attrs['function']} along axes")
-    return _median(e, node, inputs)
+    if attrs["function"] != "median" or node.aval.weak:
+        raise Unsupported(f"numpy.{attrs['function']}")
+    return _medians(e, node, inputs) if node.ndim else _median(e, node, inputs)
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
 
 
 def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``sort`` of a vector."""
-    x = vector(inputs[0])
+    """``sort`` along an axis: each of the vectors there, side by side in memory, by the function that NumPy calls."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape or node.attrs["axis"] is None:
+        raise Unsupported("sorting numbers, or whatever axes there are")
+    f, axis, last = e.function, node.attrs["axis"] % len(x.shape), len(x.shape) - 1
     function = dtypes.sort(x.dtype, node.attrs["kind"])
-    made = e.copied(x)
-    _succeed(e, function, f"ptr {made.pointer(e.function)}, i64 {text(x.shape[0])}")
-    return made
+    made = e.copied(_exchanged(x, axis, last))
+    rows = made if last < 2 else replace(made, shape=e.known(made.shape))
+    count: Size = 1 if not last else rows.shape[0] if last == 1 else math.prod(rows.capacity[:-1])
+    length, start = text(rows.shape[-1]), rows.pointer(f)
+    with f.counted(text(count)) as k:  # rows are as far apart as the longest that they may be
+        step = rows.strides[-2] if last else 0
+        _succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
+    return made if axis == last else e.copied(_exchanged(made, axis, last))
+
+
+def _exchanged(x: Array, axis: int, other: int) -> Array:
+    """A view with two axes in each other's place."""
+    order = list(range(len(x.shape)))
+    order[axis], order[other] = other, axis
+    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
+    return replace(x, shape=shape, strides=strides, owned=False)
 
 
 def argsort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``argsort`` of a vector."""
-    return _positions(e, vector(inputs[0]), node.attrs["kind"])
+    """``argsort`` along an axis, in the same way."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape or node.attrs["axis"] is None:
+        raise Unsupported("sorting numbers, or whatever axes there are")
+    axis, last = node.attrs["axis"] % len(x.shape), len(x.shape) - 1
+    if not last:
+        return _positions(e, vector(x), node.attrs["kind"])
+    e.known(x.shape)
+    found = _positions(e, _exchanged(x, axis, last), node.attrs["kind"])
+    return found if axis == last else e.copied(_exchanged(found, axis, last))
 
 
 def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
+    """Of each vector along the last axis; several are of known lengths."""
     f, function = e.function, dtypes.argsort(x.dtype, kind)
     order = e.fresh(x.shape, _INT)
     source = x if x.contiguous else e.copied(x)
-    start = order.pointer(f)
-    with f.counted(text(x.shape[0])) as i:
-        f.store(_INT, i, element(f, start, i))
-    _succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(x.shape[0])}")
+    given, start, length = source.pointer(f), order.pointer(f), text(x.shape[-1])
+    with f.counted(1 if len(x.shape) == 1 else math.prod(x.capacity[:-1])) as row:
+        first = f.emit(f"mul i64 {row}, {length}")
+        values, places = element(f, given, first, x.dtype.itemsize), element(f, start, first)
+        with f.counted(length) as i:
+            f.store(_INT, i, element(f, places, i))
+        _succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
     return order
 
 
@@ -90,15 +130,11 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
 
     Integers and bools are sorted as what they are, and become floats before they are added, as in NumPy's mean.
     """
-    (x,) = inputs
-    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
-        raise Unsupported("a median of other numbers")
-    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
-        raise Unsupported("a median in another precision")
+    x = _with_middle(node, inputs)
     if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
         raise Unsupported("a median of many numbers")
     f, dtype = e.function, x.dtype
-    function, kind, size = dtypes.sort(dtype, None), register_type(node.dtype), dtype.itemsize
+    size = dtype.itemsize
     made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
     first = made.pointer(f)
     f.do(f"store i64 0, ptr {place}, align 8")
@@ -113,22 +149,57 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
         f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
     count = f.emit(f"load i64, ptr {place}, align 8")
     f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
-    _succeed(e, function, f"ptr {first}, i64 {count}")
+    middle = _middle(e, first, count, dtype, node.dtype)
+    e.memory.hold(made.place)
+    e.memory.release(made.place)
+    return Scalar(middle, node.dtype, False)
+
+
+def _medians(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """Along one axis of known extents: of each of the vectors there."""
+    x, f = _with_middle(node, inputs), e.function
+    axis = node.attrs["axis"]
+    if len(axis) != 1 or not 0 < e.known(x.shape)[axis[0]] <= _FEW:
+        raise Unsupported("medians along several axes, or of many numbers")
+    order = [*(k for k in range(len(x.shape)) if k != axis[0] % len(x.shape)), axis[0]]
+    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
+    made, out = e.copied(replace(x, shape=shape, strides=strides, owned=False)), e.fresh(node.shape, node.dtype)
+    start, told, length = made.pointer(f), out.pointer(f), text(shape[-1])
+    with f.counted(math.prod(made.capacity[:-1])) as k:
+        row = element(f, start, k, made.strides[-2])
+        f.store(node.dtype, _middle(e, row, length, x.dtype, node.dtype), element(f, told, k, node.dtype.itemsize))
+    e.memory.hold(made.place)
+    e.memory.release(made.place)
+    return out
+
+
+def _with_middle(node: Node, inputs: Sequence[Any]) -> Array:
+    """An array of numbers that have a median of this type."""
+    (x,) = inputs
+    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
+        raise Unsupported("a median of other numbers")
+    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
+        raise Unsupported("a median in another precision")
+    return x
+
+
+def _middle(e: Emitter, first: str, count: str, dtype: Dtype, result: Dtype) -> str:
+    """The median of so many numbers side by side, which are sorted; ``result``: its type."""
+    f, kind, size = e.function, register_type(result), dtype.itemsize
+    _succeed(e, dtypes.sort(dtype, None), f"ptr {first}, i64 {count}")
     upper = f.emit(f"lshr i64 {count}, 1")
     high = f.load(dtype, element(f, first, upper, size))
     odd = f.emit(f"trunc i64 {count} to i1")
     lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
     low = f.load(dtype, element(f, first, lower, size))
-    low, high = (f.cast(each, dtype, node.dtype) for each in (low, high))
+    low, high = (f.cast(each, dtype, result) for each in (low, high))
     low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
     mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
     middle = f.select(odd, kind, high, mean)
     if dtype.kind == "f":
         last = f.load(dtype, element(f, first, f.emit(f"sub i64 {count}, 1"), size))
         middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return Scalar(middle, node.dtype, False)
+    return middle
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
@@ -221,6 +292,20 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     return e.unboxed(out)
 
 
+def _rises(e: Emitter, bins: Array) -> None:
+    """Fails for edges that fall somewhere: of those that always fall NumPy searches from the other end."""
+    f, falls = e.function, e.function.variable("i64")
+    start, step = bins.pointer(f), bins.strides[0]
+    f.store(_INT, "0", falls)
+    with f.counted(f.emit(f"sub i64 {text(bins.shape[0])}, 1")) as i:
+        here = f.load(bins.dtype, element(f, start, i, step))
+        following = f.load(bins.dtype, element(f, start, f.emit(f"add i64 {i}, 1"), step))
+        rises = operate(f, "less_equal", bins.dtype, [here, following])
+        more = f.emit(f"zext i1 {f.emit(f'xor i1 {rises}, true')} to i64")
+        f.store(_INT, f.emit(f"add i64 {f.load(_INT, falls)}, {more}"), falls)
+    f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
+
+
 @functools.cache
 def searches_alike() -> bool:
     """Does this NumPy search as the code above? In arrays that are not sorted it shows, and 2.5 goes another way."""
@@ -252,22 +337,22 @@ def _is_before(f: Function, dtype: Dtype, x: str, y: str, strictly: bool) -> str
 
 
 def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``convolve`` by the inner products that NumPy takes, one for each element of the result."""
+    """``convolve`` and ``correlate`` by the inner products that NumPy takes, one for each element of the result; of few
+    taps by the sums in their order that NumPy has where there is an element for each."""
     a, v = map(vector, inputs)
     n, m = a.shape[0], v.shape[0]
-    if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind != "f":
+    if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind not in "iuf":
         raise Unsupported("a convolution of another kind")
-    if m > n:
+    slid, exchanged = node.op == "convolve", m > n
+    if exchanged:
         (a, n), (v, m) = (v, m), (a, n)
-    if m <= _SMALL or slides(node):
-        raise Unsupported("a convolution with a few taps, or one that a kernel of its own is faster at")
+    in_order = m <= IN_ORDER and (a.dtype.kind, a.dtype.itemsize) in _IN_ORDER
+    if (a.dtype.kind == "f" and not slides_alike()) or (slid and slides(node) and not in_order):
+        raise Unsupported("a convolution that a kernel of its own is faster at")
     f, size, function = e.function, a.dtype.itemsize, dtypes.dot(a.dtype)
     before = {"full": m - 1, "same": m // 2, "valid": 0}[node.attrs["mode"]]
     after = {"full": m - 1, "same": m - m // 2 - 1, "valid": 0}[node.attrs["mode"]]
-    backwards = replace(
-        v, strides=(-v.strides[0],), offset=plus(f, v.offset, str((m - 1) * v.strides[0])), owned=False
-    )
-    taps = e.copied(backwards)
+    taps = e.copied(_backwards(f, v, m) if slid else v)
     a = a if a.contiguous else e.copied(a)
     out = e.fresh((before + n - m + 1 + after,), a.dtype)
     signal, kernel, result = a.pointer(f), taps.pointer(f), out.pointer(f)
@@ -285,9 +370,52 @@ def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
 
     middle = n - m + 1
     products(0, before, "0", f"{before}-", f"{m - before}+")
-    products(before, middle, "0+", "0", str(m))
+    if in_order:
+        name = e.kernels.own("taps", "(ptr noalias %x, ptr noalias %v, ptr noalias %o, i64 %n)", _sums(a.dtype, m))
+        target = element(f, result, str(before), size)
+        f.do(f"call void @{name}(ptr {signal}, ptr {kernel}, ptr {target}, i64 {middle})")
+    else:
+        products(before, middle, "0+", "0", str(m))
     products(before + middle, after, f"{middle}+", "0", f"{m - 1}-")
-    return out
+    return e.copied(_backwards(f, out, out.capacity[0])) if exchanged and not slid else out
+
+
+def _backwards(f: Function, x: Array, count: int) -> Array:
+    stride = x.strides[0]
+    return replace(x, strides=(-stride,), offset=plus(f, x.offset, str((count - 1) * stride)), owned=False)
+
+
+def _sums(dtype: Dtype, taps: int) -> Function:
+    """``%n`` sums of so many products, each in its order: neighbours lie in vectors."""
+    f, size = Function(), dtype.itemsize
+    weights = [f.load(dtype, element(f, "%v", str(k), size)) for k in range(taps)]
+    nothing = "0.0" if dtype.kind == "f" else "0"
+    with f.counted("%n") as i:
+        total = nothing
+        for k, weight in enumerate(weights):
+            value = f.load(dtype, element(f, "%x", f.emit(f"add nsw i64 {i}, {k}"), size))
+            total = operate(f, "add", dtype, [total, operate(f, "multiply", dtype, [value, weight])])
+        f.store(dtype, total, element(f, "%o", i, size))
+    return f
+
+
+@functools.cache
+def slides_alike() -> bool:
+    """Has this NumPy sums in order of up to so many taps, rounded as those above, and inner products of more?"""
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        x, v = rng.normal(size=300).astype(dtype), rng.normal(size=IN_ORDER + 1).astype(dtype)
+        for taps in range(1, IN_ORDER + 2):
+            rows = np.lib.stride_tricks.sliding_window_view(x, taps)
+            if taps <= IN_ORDER:
+                expected: Any = np.zeros(len(rows), dtype)
+                for k in range(taps):
+                    expected += rows[:, k] * v[k]
+            else:
+                expected = np.array([np.dot(row, v[:taps]) for row in rows])
+            if not np.array_equal(np.correlate(x, v[:taps]), expected):
+                return False
+    return True
 
 
 def _linear(f: Function, term: str, i: str) -> str:

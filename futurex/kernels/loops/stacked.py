@@ -17,7 +17,7 @@ from futurex.kernels.loops.arrays import Array
 from futurex.kernels.matrices import Lie, lie_of
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.small_products import Form, text_of
-from futurex.kernels.small_products import ELEMENTS, fits
+from futurex.kernels.small_products import ELEMENTS, fits, lie_together, numbers
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -44,20 +44,21 @@ def stacked(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array | None:
     stack = arrays.broadcast(f, [x_shape[:-2], y_shape[:-2]])
     count = math.prod(map(arrays.most, stack))
     x_lie, y_lie = _lie(x_shape, x_steps, count, size), _lie(y_shape, y_steps, count, size)
-    if x_lie is None or y_lie is None or not fits(count, rows, inner, columns, size, _FEWEST):
+    if x_lie is None or y_lie is None or not lie_together(x_lie, y_lie):
+        return None
+    if not fits(count, rows, inner, columns, size, _FEWEST):
         return None
     form = Form(rows, inner, columns, ELEMENTS[dtype], x_lie.turned, y_lie.turned)
     out = e.fresh((*stack, *x.shape[-2:-1], *(y.shape[-1:] if len(y.shape) > 1 else ())), dtype)
-    steps = [each.levels[0][0] if each.levels else 0 for each in (x_lie, y_lie)]
-    _call(e, text_of(form, False), [count * form.parts, *steps, x_lie.row, y_lie.row], [out, x, y])
+    _call(e, text_of(form, False), numbers(count, form, x_lie, y_lie), [out, x, y])
     return out
 
 
 def _lie(shape: Sequence[int], steps: Sequence[int], count: int, size: int) -> Lie | None:
     """How an operand's matrices lie, which are as many as those of the result, or one for all of these; None where
-    they are others, or where they do not lie evenly apart."""
+    they are others, or lie in stacks of stacks of stacks."""
     found = lie_of(shape, steps, size)
-    if found is None or len(found.levels) > 1 or math.prod(shape[:-2]) not in (1, count):
+    if found is None or math.prod(shape[:-2]) not in (1, count):
         return None
     return found
 

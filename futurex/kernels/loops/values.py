@@ -175,8 +175,11 @@ def absolute(function: Function, value: Scalar) -> str:
     return found
 
 
-def by_numpy(name: str, operands: Sequence[Scalar]) -> bool:
-    """Is an operation of Python numbers computed by a loop of NumPy that has no form here?"""
+def by_numpy(name: str, operands: Sequence[Scalar], dtype: Dtype) -> bool:
+    """Is an operation of Python numbers computed by a loop of NumPy that has no form here? Functions of ints are, whose
+    results are floats: of a loop's counter, most often."""
+    if dtype == _FLOAT and name != "divide" and all(value.dtype == _INT for value in operands):
+        return True
     return name not in OPERATIONS and any(value.dtype in (_FLOAT, _COMPLEX) for value in operands)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.compiler import has_scale
 
-NUMBERS = ("tasks", "x_step", "y_step", "x_row", "y_row")
+NUMBERS = ("tasks", "x_step", "y_step", "x_row", "y_row", "stacked", "together", "x_further", "y_further")
 _ARRAYS = ("out", "x", "y")
 _WIDE = 128
 """Bytes of a row of the result that are made at once: with those of other rows they find registers."""
@@ -53,7 +53,8 @@ def text_of(form: Form, threaded: bool) -> str:
     """The kernel: it is called with :data:`NUMBERS`, then the addresses of the result, which is dense, and operands.
 
     ``x_step``, ``y_step``: elements from one matrix to the next (0: all have the same); ``x_row``, ``y_row``: from one
-    row to the next, or where an operand is turned from one column to the next. Each element is a chain of fused
+    row to the next, or where an operand is turned from one column to the next; ``stacked``: 1 where a matrix lies so
+    much ``further`` for each stack of so many ``together`` before it, else 0. Each element is a chain of fused
     multiply-adds over the inner axis, in its order, that begins with zero.
     """
     writer = _Writer(form)
@@ -88,7 +89,15 @@ class _Writer:
             rows = code.least(code.do(f"sub nsw i64 {form.rows}, {first}"), str(PART))
         above = code.add(code.multiply(place, str(form.rows)), first)
         self.out = code.at(form.element, "%out", code.multiply(above, str(form.columns)))
-        x, y = (code.at(form.element, f"%{name}", code.multiply(place, f"%{name}_step")) for name in "xy")
+        with code.loop("0", "%stacked", carried=[("i64", "0")]) as (_, stacks):  # most are spared the division
+            stacks[0] = code.do(f"udiv i64 {place}, %together")
+        x, y = (
+            code.at(
+                form.element, f"%{name}",
+                code.add(code.multiply(place, f"%{name}_step"), code.multiply(stacks[0], f"%{name}_further")),
+            )
+            for name in "xy"
+        )  # fmt: skip
         x = code.at(form.element, x, first if form.x_turned else code.multiply(first, "%x_row"))
         self.x, self.y = _Operand(x, "%x_row", form.x_turned), _Operand(y, "%y_row", form.y_turned)
         widest = _WIDE // form.size
