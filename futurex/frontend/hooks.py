@@ -22,7 +22,7 @@ from futurex.frontend.contexts import attempt, context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.control.values import asked
+from futurex.frontend.control.values import asked, read_name
 from futurex.frontend.deferring import check_deferring
 from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, python
@@ -186,6 +186,8 @@ class Runtime:
             return thunk()
         except NameError:
             return UNDEF
+
+    bound = staticmethod(read_name)
 
     @staticmethod
     def born(container: Any) -> Any:

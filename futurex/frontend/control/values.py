@@ -54,6 +54,17 @@ def bound_flag(value: Any) -> Node | None:
     return value._guard[0]
 
 
+def read_name(value: Any) -> Any:
+    """The value of a name that need not be bound, where it is read. All numbers and arrays of a nest that only some
+    runs bind have a flag."""
+    first = value
+    while isinstance(first, list | tuple | dict) and first:
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    if bound_flag(first) is not None:
+        current().check_bound(*first._guard)
+    return value
+
+
 def is_internal_name(name: str) -> bool:
     """Variables of the rewriter: read only where a flag says that they are bound."""
     return name.startswith("__fx_loop_")

@@ -21,6 +21,7 @@ from futurex.frontend.rewrite.syntax import (
     stored,
     thunk,
 )
+from futurex.frontend.rewrite.unbound import may_fail
 
 BINARY = {
     ast.Add: "add",
@@ -101,7 +102,7 @@ class Expressions(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and self.is_outside(node.id):
             return self._expression(fx("captured", ast.Constant(node.id), node), node)
-        return node
+        return self._expression(fx("bound", node), node) if may_fail(node) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         if not isinstance(node.ctx, ast.Load):

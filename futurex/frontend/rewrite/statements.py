@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from futurex.frontend.rewrite import collecting, lifetimes
+from futurex.frontend.rewrite import collecting, lifetimes, unbound
 from futurex.frontend.rewrite.attempts import attempts_as_ifs
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.patterns import match_as_ifs
@@ -130,6 +130,7 @@ class Rewriter(Expressions):
         if refused:
             node.body = [self._placed(ast.Expr(fx("refuse", ast.Constant(refused))), node), *node.body]
             return
+        unbound.find(node)
         node.body = attempts_as_ifs(node.body, self.fresh)
         elsewhere = declared(node.body, ast.Nonlocal)
         bound = {*names_of(node.args), *stored(node.body)} - elsewhere
