@@ -1,6 +1,6 @@
 """Names that only some runs bind: Python looks where they are read, whatever is done with them."""
 
-# ruff: noqa: F841
+# ruff: noqa: F821, F841
 
 import numpy as np
 import pytest
