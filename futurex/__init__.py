@@ -60,6 +60,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"futurex.{_MODULES[name]}")
     if name not in _LATE:
+        found = "" if name.startswith("_") else importlib.import_module("futurex.elsewhere").instead(name)
+        if found:
+            raise AttributeError(f"module 'futurex' has no attribute {name!r}: here it is {found}")
         # Python names the nearest attribute where it knows whose it would be.
         raise AttributeError(f"module 'futurex' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     with _uninterrupted():  # of Dask, a second of imports

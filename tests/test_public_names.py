@@ -1,5 +1,6 @@
 """Every public name is there in a program that has asked for no other before."""
 
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,19 @@ def test_a_name_that_is_not_there_names_the_nearest():
     program = "import futurex as fx; fx.gradd"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert "AttributeError: module 'futurex' has no attribute 'gradd'. Did you mean: 'grad'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("jit", "futurex.futurize"), ("lax", "plain Python's if, for and while"), ("relu", "futurex.nn.relu"),
+        ("Adam", "futurex.optim.adam"), ("where", "numpy.where"), ("tensor", "a NumPy array"),
+    ],
+)  # fmt: skip
+def test_names_of_other_libraries_say_what_there_is(name, found):
+    with pytest.raises(AttributeError, match=f"no attribute {name!r}: here it is {re.escape(found)}"):
+        getattr(fx, name)
+    assert not hasattr(fx, "_jit")
 
 
 def test_an_interrupt_while_a_package_is_imported_comes_when_it_is():
