@@ -21,6 +21,7 @@ LEVEL = {
     "runtime": 5,
     "frontend": 6, "numpy": 6,
     "nn": 7, "optim": 7, "data": 7, "models": 7, "training": 7, "notebook": 7, "cli": 7,
+    "elsewhere": 7,
 }  # fmt: skip
 PRODUCT = 7
 FACE = 8  # futurex/__init__.py and __main__.py
