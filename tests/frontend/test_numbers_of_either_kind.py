@@ -167,3 +167,43 @@ def test_entries_of_either_kind(program, apart):
     assert "plain NumPy" not in f.explain()
     if program is stacked or program is with_the_last:
         assert "unrolled" not in f.explain(), f.explain()
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+
+def in_an_object(x, t):
+    held, k = Held(t), 0
+    while k < 3 and x[0, 0] > 1:
+        k += 1
+        held.value = x[0, 1]
+    return 0.5 + held.value
+
+
+def in_a_dict(x, t):
+    held = {"value": t}
+    for k in range(len(x)):
+        if x[k, 0] > 1:
+            held["value"] = x[k, 1] * 2
+    return held["value"], np.float32(1) * held["value"]
+
+
+def in_a_list(x, t):
+    held = [t, 1.0]
+    for k in range(len(x)):
+        if x[k, 0] > 1:
+            held[0] = x[k, 1] * 2
+    return held, 2 * held[0]
+
+
+@pytest.mark.parametrize("program", [in_an_object, in_a_dict, in_a_list])
+def test_what_rounds_leave_in_objects(program):
+    f, rng = fx.futurize(program), np.random.default_rng(0)
+    for k in range(8):
+        x = rng.normal(size=(20, 3)) - (0.0 if k % 2 else 9.0)
+        x[0, 0] += 3.0 * (k % 2)
+        found, expected = plain(f(x, 2.0)), program(x, 2.0)
+        assert repr(found) == repr(expected), f.explain()
+    assert "plain NumPy" not in f.explain(), f.explain()

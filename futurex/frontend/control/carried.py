@@ -316,7 +316,9 @@ def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
             return True
         if not (entry.steady and is_numeric(leaf)):
             raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
+        check_exact(raw(before).aval, raw(leaf).aval, entry.name)
         entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
+        entry.loose[position] = is_loose(before, leaf)
         return False
     kind = Kind.of(leaf)
     if kind.is_array != entry.arrays[position]:
