@@ -179,7 +179,7 @@ def _narrow_stand_ins(carried: list[Carried], before: State, round_: Round) -> N
     """Of the lists, dicts and dataclasses that a name stands for at the start of a round it is known now which they may
     be: those that it had before the loop, and what a round leaves."""
     for entry, first, start, last in zip(carried, before, round_.start, round_.state, strict=True):
-        if entry.nests is not None:
+        if entry.nests is not None and entry.conflict is None:
             entry.nests.narrow(start.alternatives, last)
         elif start is not UNDEF:
             current().freeze_merged(start, [each for each in (first, last) if each is not UNDEF], anew=True)

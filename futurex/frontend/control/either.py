@@ -292,11 +292,16 @@ def _like(value: Any) -> Any:
 
 
 def is_nothing(value: Either | Alternatives) -> Any:
-    """``value is None``."""
+    """``value is None``, also where a number or None is one of several nests."""
+    found = []
     for k, each in enumerate(value.values):
         if each is None:
-            return fresh(flag_of(value, k))
-    return False
+            found.append(flag_of(value, k))
+        elif type(each) is Either and (inner := is_nothing(each)) is not False:
+            found.append(emit("logical_and", flag_of(value, k), inner._node))
+    if not found:
+        return False
+    return fresh(coerce(functools.reduce(functools.partial(emit, "logical_or"), found), FLAG))
 
 
 def asks(place: int) -> Callable[[Callable[..., Any]], Any]:

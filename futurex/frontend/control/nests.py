@@ -56,9 +56,9 @@ def all_nests(value: Any) -> Iterator[Any]:
 
 
 def flag_in(value: Any, nest: Any) -> Node:
-    """Says whether it is this one of them."""
+    """Says whether it is this one of them. A number of one type or another is one of them: its flags say which."""
     place = next(k for k, each in enumerate(nests_of(value)) if each is nest)
-    return flag_of(value.alternatives if type(value) is Conflict else value, place)
+    return flag_of(value.alternatives, place) if type(value) is Conflict else const(True)
 
 
 def refuse_objects(nest: Any) -> None:
