@@ -39,6 +39,9 @@ class Entry:
     @classmethod
     def of(cls, value: Any) -> Entry | Tuple | None:
         """The kind of one entry; None for what no array can hold."""
+        if type(value) is Pair:
+            number = cls.of(value[0])
+            return Mixed(number.aval.dtype) if isinstance(number, Entry) and not number.aval.ndim else None
         if type(value) is tuple:
             kinds = tuple(map(cls.of, value))
             return Tuple(kinds) if kinds and None not in kinds else None  # type: ignore[arg-type]
@@ -92,6 +95,12 @@ class Tuple:
         return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
 
 
+class Pair(tuple[Any, Any]):
+    """A number, and whether it is Python's: an entry of a list of both kinds."""
+
+    __slots__ = ()
+
+
 class Mixed(Tuple):
     """What all entries of a list are that are numbers of one type, some Python's and some NumPy's, where these are told
     apart: the number, and whether it is Python's."""
@@ -103,20 +112,24 @@ class Mixed(Tuple):
         flag = Entry(Aval((), np.dtype(bool)), False, True, False)
         super().__init__((Entry(self.number, False, False, False), flag))
 
-    def joined(self, other: Entry | Tuple | None) -> Mixed | None:
-        if isinstance(other, Entry):
-            return self if (other.aval, other.is_array) == (self.number, False) else None
-        return self if other is not None and other.kinds == self.kinds else None
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mixed) and self.number == other.number
 
-    def taken_apart(self, value: Any) -> Any:
+    __hash__ = Tuple.__hash__
+
+    def joined(self, other: Entry | Tuple | None) -> Mixed | None:
+        alike = isinstance(other, Entry) and (other.aval, other.is_array) == (self.number, False)
+        return self if alike or self == other else None
+
+    def taken_apart(self, value: Any) -> Pair:
         """The two of an entry."""
-        if type(value) is tuple:
+        if type(value) is Pair:
             return value
         number, of_python = entered(of_one_dtype(value)), is_of_python(value)
         if isinstance(number, Tracer) and number._loose:
             current().tell()
             raise Escape("an entry of a list that is Python's number or NumPy's", "which of the two depends on data")
-        return (fresh(strong(raw(number))) if is_numeric(number) else number), of_python
+        return Pair((fresh(strong(raw(number))) if is_numeric(number) else number, of_python))
 
     def put_together(self, number: Tracer, of_python: Tracer) -> Any:
         """An entry of the two."""
@@ -142,7 +155,7 @@ def entered_all(value: Any) -> Any:
 
 def parts_of(value: Any) -> list[Any]:
     """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
-    inner = value.kinds if isinstance(value, Tuple) else value if type(value) is tuple else None
+    inner = value.kinds if isinstance(value, Tuple) else value if type(value) in (tuple, Pair) else None
     return [value] if inner is None else [part for each in inner for part in parts_of(each)]
 
 

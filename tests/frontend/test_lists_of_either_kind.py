@@ -279,6 +279,16 @@ def of_two_types(x0, c):
     return xs
 
 
+def pairs_among_them(x0, c):
+    xs = [x0]
+    for v in c:
+        if v > 0:
+            xs.append(v)
+        elif v < -0.3:
+            xs.append((v, True))
+    return xs
+
+
 PROGRAMS = [
     joined,
     newton, newton_list, newton_all, half, popped, popvalue, ordered, total,
@@ -314,11 +324,12 @@ def test_each_entry_is_of_its_kind(program):
     assert "plain NumPy" not in f.explain(), f.explain()
 
 
-def test_numbers_of_another_type_are_told_from_them():
-    f, rng = fx.futurize(of_two_types), np.random.default_rng(0)
+@pytest.mark.parametrize("program", [of_two_types, pairs_among_them])
+def test_entries_of_another_type_are_told_from_them(program):
+    f, rng = fx.futurize(program), np.random.default_rng(0)
     for k in range(12):
-        args = given(of_two_types, k, rng)
-        assert kinds(f(*args)) == kinds(of_two_types(*args)), f.explain()
+        args = given(program, k, rng)
+        assert kinds(f(*args)) == kinds(program(*args)), f.explain()
 
 
 def test_a_list_that_a_plain_call_returned_comes_back_as_one_of_a_run():
