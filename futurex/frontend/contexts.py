@@ -22,6 +22,7 @@ _TEXTS = {
     "divide": "divide by zero", "over": "overflow", "under": "underflow", "invalid": "invalid value",
 }  # fmt: skip
 NEVER_RUN = (KeyError, AttributeError, ImportError, NotImplementedError, StopIteration, OSError, RecursionError)
+"""Exceptions that no operation of a run raises: where handlers are for these alone, what the program raises matters."""
 
 
 @contextlib.contextmanager

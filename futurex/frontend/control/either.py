@@ -424,8 +424,8 @@ def is_of_python(value: Any) -> Any:
 
 
 def loosened(value: Any, site: Any) -> Any:
-    """The same for a list's entry, or what a tuple that is one holds: rows hold one number. Who tells the two apart is
-    told that it was so at this ``site``, which another trace does without."""
+    """What :func:`of_one_dtype` makes of a list's entry, or of what a tuple that is one holds: rows hold one number.
+    Who tells the two apart is told that it was so at this ``site``, which another trace does without."""
     if type(value) is tuple:
         return tuple(loosened(each, site) for each in value)
     one = of_one_dtype(value)
