@@ -4,6 +4,7 @@ import pytest
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from kind_programs import GrowingWriter, KindWriter
 from program_search import disagreement, share_staged, slope_disagreement, written
 from programs import Writer
 
@@ -14,7 +15,9 @@ pytestmark = [
 ]
 # The share of programs that are staged, at least: the others choose between types or aliases by data, which no trace
 # can hold, or call what has no translation.
-STAGED = {Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4}
+STAGED = {
+    Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4, KindWriter: 0.8, GrowingWriter: 0.7
+}  # fmt: skip
 PROGRAMS = {LargeWriter: 40}  # they take longer
 
 
@@ -24,10 +27,11 @@ def test_a_fixed_set_of_programs(writer, tmp_path):
     assert share_staged(writer, PROGRAMS.get(writer, 150), tmp_path, judge) > STAGED[writer]
 
 
+@pytest.mark.parametrize("writer", [Writer, KindWriter, GrowingWriter])
 @settings(max_examples=100)
 @given(data=st.data())
-def test_any_program(tmp_path_factory, data):
-    text = Writer(lambda n: data.draw(st.integers(0, n - 1))).program(data.draw(st.integers(2, 7)))
+def test_any_program(writer, tmp_path_factory, data):
+    text = writer(lambda n: data.draw(st.integers(0, n - 1))).program(data.draw(st.integers(2, 7)))
     wrong, _ = disagreement(text, tmp_path_factory.mktemp("programs"), seeds=(1, 2))
     assert not wrong, f"{text}\n{wrong}"
 
