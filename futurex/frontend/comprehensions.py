@@ -70,7 +70,7 @@ class Comprehension:
 
     def listed(self) -> Any:
         trace = current()
-        if isinstance(self._length, Tracer) or self.site in trace.stacks:
+        if isinstance(self._length, Tracer) or (self.site in trace.stacks and (self.tests or self._is_long())):
             return self._loop()
         if self._is_long():
             try:
@@ -94,7 +94,7 @@ class Comprehension:
         return self._unrolled(_known)
 
     def _unrolled(self, kept: Callable[[Any], Any]) -> Any:
-        return current().remember(self.make(control.while_small(self.values), kept))
+        return listed(self.make(control.while_small(self.values), kept), self.site)
 
     def _begin_again(self) -> None:
         """Was the list found to grow by data? Then it is a traced one in another trace."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.either import is_of_python, of_one_dtype
+from futurex.frontend.control.either import is_of_python, of_one_dtype, settled
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.placeholders import Either
@@ -139,6 +139,11 @@ class Mixed(Tuple):
         return Either((own, number), (of_python._node,), what, "which of the two depends on data")
 
 
+def is_mixed(kind: Entry | Tuple) -> bool:
+    """Are there numbers of both kinds, told apart?"""
+    return isinstance(kind, Mixed) or (isinstance(kind, Tuple) and any(map(is_mixed, kind.kinds)))
+
+
 def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
     """The kind where Python's numbers are told from NumPy's."""
     if isinstance(kind, Mixed):
@@ -148,9 +153,40 @@ def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
     return Mixed(kind.aval.dtype) if kind.loose else kind
 
 
+def apart(value: Any) -> Any:
+    """What rows hold of an entry: of a number of one type that is Python's or NumPy's both the number and which."""
+    if type(value) is tuple:
+        return tuple(map(apart, value))
+    value = settled(value)
+    if type(value) is not Either:
+        return value
+    number, flag, gathered = value.values[-1], value.flags[0], current().gathered
+    if len(value.values) == 2 and flag in gathered and isinstance(number, Tracer) and number._node in gathered:
+        return Pair((number, fresh(flag)))  # from such rows
+    number = of_one_dtype(value)
+    return value if type(number) is Either else Pair((fresh(strong(raw(number))), is_of_python(value)))
+
+
+def fitted(value: Any, kind: Entry | Tuple) -> Any:
+    """An entry, or its parts in rows, as rows of a kind have them; others are as they are."""
+    if isinstance(kind, Mixed):
+        found = Entry.of(value)
+        return value if found is None or found.joined(kind) != kind else kind.taken_apart(value)
+    if type(kind) is Tuple and type(value) is tuple and len(value) == len(kind.kinds):
+        return tuple(map(fitted, value, kind.kinds))
+    return value
+
+
 def entered_all(value: Any) -> Any:
     """A value, or a tuple of several, that staged code is about to use."""
     return tuple(map(entered_all, value)) if type(value) is tuple else entered(value)
+
+
+def looked_up(value: Any) -> Any:
+    """The same, but for numbers of either kind, of which nobody has asked yet."""
+    if type(value) is tuple:
+        return tuple(map(looked_up, value))
+    return value if type(value) is Either else entered(value)
 
 
 def parts_of(value: Any) -> list[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.frontend.control.collected import blocks
 from futurex.frontend.control.values import raw
-from futurex.frontend.entry_kinds import Entry, Tuple, joined, parts_of
+from futurex.frontend.entry_kinds import Entry, Tuple, apart, fitted, is_mixed, joined, parts_of
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, strong
 from futurex.tree.node import Node
@@ -25,9 +25,10 @@ _FEWEST, _OTHERS, _PARTS = 8, 2, 4
 
 @leaf
 class Gathered:
-    """Stands for a list in a result: its entries are of this ``kind``, the rows of these arrays."""
+    """Stands for a list in a result: its entries are of this ``kind``, the rows of these arrays. ``length``: how many
+    there are; None where each of them waits for the run, which tells its type."""
 
-    def __init__(self, kind: Entry | Tuple, columns: Sequence[Node], length: int) -> None:
+    def __init__(self, kind: Entry | Tuple, columns: Sequence[Node], length: int | None) -> None:
         self.kind, self.columns, self.length = kind, columns, length
 
 
@@ -46,7 +47,8 @@ def gathered(result: Any) -> Any:
 def _made(entries: list[Any]) -> Gathered | None:
     if len(entries) < _FEWEST:
         return None
-    rows = [parts_of(entry) for entry in entries]
+    entries = list(map(apart, entries))
+    rows = list(map(parts_of, entries))
     if not all(map(_may_be_one, (part for row in rows for part in row))):
         return None
     if sum(not all(map(_is_row, row)) for row in rows) > _OTHERS:
@@ -54,8 +56,9 @@ def _made(entries: list[Any]) -> Gathered | None:
     kind = joined(entries)
     if kind is None or any(part.loose or part.is_array or part.aval.ndim for part in parts_of(kind)):
         return None
+    rows = [parts_of(fitted(entry, kind)) for entry in entries]
     columns = [_column(nodes, part) for nodes, part in zip(zip(*rows, strict=True), parts_of(kind), strict=True)]
-    return None if None in columns else Gathered(kind, columns, len(rows))  # type: ignore[arg-type]
+    return None if None in columns else Gathered(kind, columns, None if is_mixed(kind) else len(rows))  # type: ignore[arg-type]
 
 
 def _may_be_one(value: Any) -> bool:

@@ -206,9 +206,9 @@ class Runtime:
         truth alone, so that others may be of other types. All else is as it is."""
         return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
 
-    def listed(self, values: list[Any], line: int, column: int) -> Any:
-        """A list that the function wrote out."""
-        return listed(values, Site(self.function.__code__, line, column))
+    def listed(self, values: Any, line: int, column: int | str, *sources: Any) -> Any:
+        """A list that the function wrote out, or what is a new one if its ``sources`` make such."""
+        return listed(values, Site(self.function.__code__, line, column), sources)
 
     def comprehended(self, *given: Any) -> Any:
         """A list comprehension."""

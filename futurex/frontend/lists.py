@@ -49,8 +49,11 @@ class Site:
         return hash(self.place)
 
 
-def listed(values: list[Any], site: Site) -> Any:
-    """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data."""
+def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
+    """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data. So it
+    is with what is a new list, if it is one and its ``sources`` are of types that make new ones."""
+    if type(values) is not list or not all(map(_makes_lists, sources)):
+        return values
     trace = current()
     kind = trace.stacks.get(site)
     if kind is None:
@@ -59,6 +62,13 @@ def listed(values: list[Any], site: Site) -> Any:
     made = _empty(site, told_apart(kind) if trace.exact else kind)
     made.extend(values)
     return made
+
+
+def _makes_lists(source: Any) -> bool:
+    """Are sums, products and copies of it new lists, if they are lists? Those of others' classes may be any."""
+    return type(source) in (list, int, float, bool) or isinstance(source, TracedList | Tracer | np.generic) or any(
+        source is maker for maker in (list, sorted, len)
+    )  # fmt: skip
 
 
 def _empty(site: Site, kind: Entry | Tuple) -> TracedList:

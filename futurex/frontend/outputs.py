@@ -80,7 +80,8 @@ class Outputs:
         if isinstance(leaf, Gathered):
             first = len(self._outs)
             self._outs += leaf.columns
-            return Output("entries", first, value=leaf.kind, length=leaf.length)
+            known = "rows" if leaf.length is None else "entries"
+            return Output(known, first, value=leaf.kind, length=leaf.length)
         if type(leaf) is Conflict and leaf.alternatives is not None:
             return self._alternatives(leaf.alternatives)
         return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)

@@ -434,6 +434,8 @@ def entered_whole(value: Any) -> Any:
             if not trace.replays:
                 return now if isinstance(value, dict) else list(now.values())
             trace.outside.setdefault(id(value), (value, before))
+        if any(isinstance(before[k], Placeholder) for k in new):
+            trace.change(value)  # which of several things it is holds for this branch alone
         for k, entry in new.items():
             value[k] = entry
         return value

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Collected:
     """That lists have what the rounds of a loop with this body append as rows of an array: no other trace will take it
-    so, once somebody was found to write into an entry, or to ask whether it is Python's number or NumPy's."""
+    so, once somebody was found to write into an entry."""
+
+    body: Any
+
+
+@dataclass(frozen=True)
+class ToldApart:
+    """That which of the numbers in such a loop's lists are Python's matters: the rows have that beside each."""
 
     body: Any
 

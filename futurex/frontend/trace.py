@@ -18,6 +18,7 @@ from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.objects import Contents, describe, entries_of, restore
 from futurex.frontend.reads import IsArray, IsSame, attribute
+from futurex.frontend.sites import Collected, ToldApart
 from futurex.ops.control import Failure
 from futurex.ops.loops import results_now
 from futurex.ops.opaque import LOG
@@ -143,7 +144,7 @@ class Trace:
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
         self.exact = self.inexact = False  # are Python's numbers told from NumPy's of one type? did it matter?
         self.in_vain = False  # was a trace that tells them apart given up?
-        self.loosened: set[Any] = set()  # loops whose lists hold such numbers nevertheless
+        self.loosened: set[Collected] = set()  # loops whose lists hold such numbers nevertheless
         self.crowded = False  # was a name more things than a loop carries?
         self.may_tell = self.may_begin_again = False  # will there be another trace: with these apart, lists as arrays?
         self.log: Node | None = None
@@ -173,8 +174,9 @@ class Trace:
         self.inexact = True
         if self.may_tell:
             raise Retrace
-        if self.loosened - self.loops:
-            self.loops |= self.loosened
+        apart = {ToldApart(site.body) for site in self.loosened}
+        if apart - self.loops:
+            self.loops |= apart
             raise Retrace
 
     def fragment(self, inputs: Sequence[Node], call: Any) -> list[Node]:

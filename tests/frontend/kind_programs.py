@@ -7,7 +7,7 @@ _INPUTS = """
 
 def inputs(seed):
     rng = np.random.default_rng(seed)
-    c = rng.normal(size=6).round(3)
+    c = rng.normal(size={4: 30}.get(seed, 6)).round(3)
     c = {2: -abs(c), 3: abs(c)}.get(seed, c)
     return round(float(abs(rng.normal())), 3), c
 """
@@ -160,6 +160,14 @@ class GrowingWriter(_Writer):
             return self.one(lambda: f"({self.real()}, {self.whole()})", "xs[-1]", "xs[0]")
         return self.whole() if self.wholes else self.real()
 
+    def anew(self):
+        """The list is another one from here on."""
+        entry = self.entry
+        return self.one(
+            "xs = xs[-3:]", "xs = list(xs)", "xs = xs.copy()", "xs = [x for x in xs]", "xs = zs + xs[1:]",
+            lambda: f"xs = xs + [{entry()}]", lambda: f"xs = [{entry()}] * 2", lambda: f"xs = [{entry()} for v in c]",
+        )  # fmt: skip
+
     def number(self):
         return self.whole() if self.wholes and not self.pairs else self.real()
 
@@ -175,7 +183,7 @@ class GrowingWriter(_Writer):
         if kind == 4:
             return [f"xs[{self.one('0', '-1', 'len(xs) - 1')}] = {self.entry()}"]
         if kind == 5:
-            return [self.one(lambda: f"xs.insert({self.draw(2)}, {self.entry()})", "xs, zs = zs, xs", "xs = xs[-3:]")]
+            return [self.one(lambda: f"xs.insert({self.draw(2)}, {self.entry()})", "xs, zs = zs, xs", self.anew)]
         if kind == 6:
             return [f"t = {self.number()}"]
         if kind == 7:
@@ -198,6 +206,7 @@ class GrowingWriter(_Writer):
         first = f"({self.one(*number)}, {self.one('0', '1', 'np.int64(2)')})" if self.pairs else self.one(*number)
         lines = [f"n, s, k, t = 2, 0, 0, {self.one(*number)}", "v = c[0]", f"xs, zs = [{first}], [{first}]"]
         lines += [f"ys = {self.one('[]', f'[{number[0]}]')}"]
+        lines += [self.anew()] * (not self.draw(3))
         for _ in range(1 + self.draw(2)):
             head, *rest = self.one(
                 ("for v in c:",), ("for k, v in enumerate(c):",),

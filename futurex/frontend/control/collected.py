@@ -13,11 +13,23 @@ from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.rounds import FIRST_ROUND
 from futurex.frontend.control.sometimes import Put, Sometimes
 from futurex.frontend.control.values import raw
-from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, parts_of, share_entry, whole, zeros_of
+from futurex.frontend.entry_kinds import (
+    Entry,
+    Tuple,
+    apart,
+    entered_all,
+    fitted,
+    joined,
+    parts_of,
+    share_entry,
+    told_apart,
+    whole,
+    zeros_of,
+)
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import TracedList
 from futurex.frontend.rewrite.collecting import IN_SOME
-from futurex.frontend.sites import Collected
+from futurex.frontend.sites import Collected, ToldApart
 from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import Tracer, fresh, new_array, strong
 from futurex.tree.node import Node
@@ -85,12 +97,14 @@ class Collector:
     def __init__(self, rows: Appended, code: Any, rounds: range, peels: bool, left: Any) -> None:
         self.rows, self.code, self.rounds, self.site, self.left = rows, code, rounds, Collected(code), left
         if self.site in current().loops:
-            raise Escape("a list that a loop adds to", "somebody writes into its entries, or asks their types")
+            raise Escape("a list that a loop adds to", "somebody writes into its entries")
         self.counter: Any = None
         self.scope: Any = None
         count = len(rows.lists)
         known = current().collected.get(code)
         self.known: Learned = Learned(None, (0,) * count, (False,) * count, {}) if known is None else known
+        asked = any(self.known.last) or any(self.known.others)  # rounds compute with entries of either kind
+        self.apart = ToldApart(code) in current().loops or (current().exact and asked)
         self.peels = FIRST_ROUND if peels else None
         kinds = self.known.kinds or ()
         self.first = rounds.start if rounds.step == 1 and 0 <= rounds.start <= _NEAR else 0
@@ -181,18 +195,18 @@ class Collector:
 
     def finish(self) -> None:
         """A round is over: write what it appended."""
-        put = [(each.number, entered_all(value)) for each in self.growing for value in each.now]
+        put = [(each.number, entered_all(apart(value))) for each in self.growing for value in each.now]
         kinds = self.known.kinds
-        found = tuple(((number, _count(value)), kind_of_row(value)) for number, value in put)
+        found = tuple(((number, _count(value)), self._kind(number, value)) for number, value in put)
         others = [each.finish(self._place(self.first)) for each in self.sometimes]
         if kinds is None or not _fits(found, kinds) or self.learned or not all(others):
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
         if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):
             raise Escape(f"lists of more than {MOST} entries", "each is one of the tree's")
-        for (number, value), arrays in zip(put, self.arrays, strict=True):
+        for (number, value), (_, kind), arrays in zip(put, kinds, self.arrays, strict=True):
             place = self._place(self._first(number))
-            parts = value.parts if type(value) is Block else parts_of(value)
+            parts = value.parts if type(value) is Block else parts_of(fitted(value, kind))
             for part, array in zip(parts, arrays, strict=True):
                 if not _is_made(part):
                     current().shared.add(self.site)
@@ -200,6 +214,20 @@ class Collector:
                 array[place] = fresh(strong(raw(part)))
         for each in self.growing:
             each.last = [*each.now[::-1], *each.last][: len(each.last)]
+
+    def _kind(self, number: int, value: Any) -> Entry | Tuple:
+        """That of a row, of an array that has those of the entries before the loop, too, where rounds ask for any."""
+        kind, growing = kind_of_row(value), self.growing[number]
+        if type(value) is Block or not (growing.asked_others or growing.rows is not None):
+            return kind
+        common = joined([*map(apart, growing.values), apart(value)])
+        if common is None:
+            raise Escape("a list of numbers or arrays of several types", "its entries are no rows of one array")
+        if self.apart:
+            return told_apart(common)
+        if common != kind:
+            current().loosened.add(self.site)
+        return common
 
     def deliver(self) -> None:
         """The loop is done: the lists have their entries."""
@@ -271,9 +299,10 @@ def _fits(found: _Kinds, known: _Kinds) -> bool:
 
 
 def _joined(found: _Kinds, known: _Kinds) -> _Kinds:
-    pairs = zip(found, known, strict=False)
-    kinds = [(mine, kind.joined(other)) for (mine, kind), (theirs, other) in pairs if mine == theirs]
-    if len(kinds) < max(len(found), len(known)) or any(kind is None for _, kind in kinds):
+    if [mine for mine, _ in found] != [theirs for theirs, _ in known]:
+        return found  # an inner loop is staged from another round on than it was
+    kinds = [(mine, kind.joined(other)) for (mine, kind), (_, other) in zip(found, known, strict=True)]
+    if any(kind is None for _, kind in kinds):
         raise Escape("a list of numbers or arrays of several types", "its entries are no rows of one array")
     return tuple((number, kind) for number, kind in kinds if kind is not None)
 

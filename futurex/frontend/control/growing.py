@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from futurex.frontend.control.either import loosened
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import raw
-from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, parts_of, share_entry, whole
+from futurex.frontend.entry_kinds import Entry, Tuple, fitted, looked_up, parts_of, share_entry, whole
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
@@ -62,7 +62,7 @@ class Growing:
 
     def put(self, value: Any) -> None:
         own_container(self.now, "a list")
-        self.now.append(loosened(value, self.collector.site))
+        self.now.append(value if self.collector.apart else loosened(value, self.collector.site))
 
     append = put
 
@@ -75,8 +75,8 @@ class Growing:
         if self.each != 1:
             raise Escape(_WHAT, "every round adds several")
         self._check(0)
-        entries = [self._before(k) for k in range(len(self.values), 0, -1)]
-        if any(kind_of_row(entry) != kind for entry in entries):
+        entries = [fitted(self._before(k), kind) for k in range(len(self.values), 0, -1)]
+        if any(kind_of_row(entry).joined(kind) != kind for entry in entries):
             raise Escape("a list of numbers or arrays of several types", "its entries are no rows of one array")
         every = [[strong(raw(part)) for part in parts_of(entry)] for entry in entries]
         return [
@@ -86,7 +86,7 @@ class Growing:
     def _before(self, k: int) -> Any:
         """The k-th entry from the end of those that were there before the loop; others may see what is written there.
         """
-        value = entered_all(self.values[-k])
+        value = looked_up(self.values[-k])
         for part in parts_of(value):
             share_entry(part, self.collector.site)
         return value
@@ -151,11 +151,11 @@ class Growing:
     def _at(self, place: int) -> Any:
         """The entry at a place from the end."""
         if place <= len(self.now):
-            return entered_all(self.now[-place])
+            return looked_up(self.now[-place])
         place -= len(self.now)
         self._check(place)
         self.asked = max(self.asked, place)
-        return entered_all(self.last[place - 1]) if place <= len(self.last) else self._before(place)
+        return looked_up(self.last[place - 1]) if place <= len(self.last) else self._before(place)
 
     def _slice(self, index: slice) -> list[Any]:
         """Entries of which all rounds see as many, as far from the end."""

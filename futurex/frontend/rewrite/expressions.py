@@ -6,6 +6,7 @@ import ast
 import copy
 from typing import Any
 
+from futurex.frontend.rewrite import new_lists
 from futurex.frontend.rewrite.syntax import (
     FX,
     OWN,
@@ -127,6 +128,9 @@ class Expressions(ast.NodeTransformer):
         if isinstance(index, ast.Starred):
             return self.visit(index)
         return self.visit(index)
+
+    def visit(self, node: ast.AST) -> Any:
+        return new_lists.wrapped(node, super().visit(node), self.visit)
 
     def visit_List(self, node: ast.List) -> Any:
         self.generic_visit(node)

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from futurex.frontend.rewrite import collecting, lifetimes, unbound
+from futurex.frontend.rewrite import collecting, lifetimes, new_lists, unbound
 from futurex.frontend.rewrite.attempts import attempts_as_ifs
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.patterns import match_as_ifs
@@ -140,6 +140,7 @@ class Rewriter(Expressions):
         write_apart(node)
         lifetimes.find(node)
         collecting.find(node)
+        new_lists.find(node)
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
         self.first.pop()
         self.scopes.pop()

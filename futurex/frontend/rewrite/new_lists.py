@@ -1,0 +1,90 @@
+"""Expressions that make a new list where a statement binds or returns it, beside those that write one out:
+``list(roots)``, ``path[:-1]``, ``[0.0] * n``, ``path + [here]``.
+
+A list that is found to grow by data is another one in the next trace, from where it was made on: so that place has to
+be known, and that nobody else has the list yet.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+
+from futurex.frontend.rewrite.syntax import fx, load
+
+_MAKERS = ("list", "sorted")
+_CHANGES = ("append", "pop", "insert", "extend", "remove", "clear")
+_MARK = "_fx_new_list"
+
+
+def find(function: ast.FunctionDef) -> None:
+    """Mark them in a function."""
+    nodes = [node for statement in function.body for node in ast.walk(statement)]
+    changed = set(_changed(nodes))
+    for names, value in (pair for node in nodes for pair in _bound(node)):
+        if not isinstance(value, ast.BinOp | ast.Subscript | ast.Call):
+            continue
+        sources = _sources(value)
+        # Sums and slices of names are those of arrays, unless somebody changes what they are bound to as lists.
+        if sources is not None and (_is_surely(value) or changed.intersection(names)):
+            vars(value)[_MARK] = tuple(dict.fromkeys(sources))
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[list[str], ast.expr | None]]:
+    """What a statement binds to these names, or returns."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign | ast.Return):
+        return
+    targets = [] if isinstance(node, ast.Return) else node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+        yield names, value
+
+
+def wrapped(node: ast.AST, made: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
+    """A rewritten expression, given to what asks whether it is such a list."""
+    sources: tuple[str, ...] | None = vars(node).get(_MARK)
+    if sources is None or not isinstance(node, ast.expr):
+        return made
+    read = [visit(ast.copy_location(load(name), node)) for name in sources]
+    columns = f"{node.col_offset} to {node.end_col_offset}"  # a list written out begins at the first, too
+    found = fx("listed", made, ast.Constant(node.lineno), ast.Constant(columns), *read)
+    return ast.fix_missing_locations(ast.copy_location(found, node))
+
+
+def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names of what is changed as only lists are."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+            node = node.func
+        elif not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del)):
+            continue
+        if isinstance(node.value, ast.Name):
+            yield node.value.id
+
+
+def _sources(value: ast.expr) -> list[str] | None:
+    """The names of which the result is a new list if they are lists, or numbers, or Python's own makers of lists; None
+    if it may be another one's."""
+    if isinstance(value, ast.List | ast.ListComp | ast.Constant):
+        return []
+    if isinstance(value, ast.Name):
+        return [value.id]
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+        return _sources(value.value)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Mult):
+        sides = [_sources(side) for side in (value.left, value.right)]
+        return None if sides[0] is None or sides[1] is None else sides[0] + sides[1]
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in (*_MAKERS, "len"):
+        return [value.func.id]
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+        return None if value.args or value.keywords else _sources(value.func.value)
+    return None
+
+
+def _is_surely(value: ast.expr) -> bool:
+    """Is a list written out in it, or made by name?"""
+    return any(
+        isinstance(node, ast.List | ast.ListComp)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKERS)
+        for node in ast.walk(value)
+    )
