@@ -177,7 +177,7 @@ def _refuse_loose(what: str) -> NoReturn:
 def _stand_in(value: Any) -> Any:
     """A value of the type that a traced one stands for; any other itself."""
     if isinstance(value, TracedList):
-        return []
+        return value.site.made()
     if isinstance(value, Masked):
         return np.ma.zeros((0,) * value.ndim, value.dtype)
     if not isinstance(value, Tracer):

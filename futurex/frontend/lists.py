@@ -6,8 +6,10 @@ again, and the display that made the list makes a :class:`TracedList` instead, w
 
 from __future__ import annotations
 
+import collections
 import functools
 import operator
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import is_numeric, raw
 from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, entered_all, joined, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
+from futurex.frontend.objects import LISTS
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array, node_of
@@ -30,17 +33,19 @@ _NAN = Failure(ValueError, ("Python looks for a NaN by identity",))
 _MISSING = Failure(ValueError, ("list.remove(x): x not in list",))
 _UNORDERED = Failure(ValueError, ("Python's order of a NaN depends on what was compared",))
 _WHY = "it is traced as an array"
+_OF_DEQUES = ("popleft", "appendleft", "extendleft")
 _NONE = Failure(ValueError, ("need at least one array to concatenate",))
 _EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
 class Site:
-    """A list display: code, line and column. No tuple: it is a leaf of what loops carry."""
+    """A list display: code, line and column; or where a list or deque, ``made`` so, is new. No tuple: it is a leaf of
+    what loops carry."""
 
-    __slots__ = ("place",)
+    __slots__ = ("made", "place")
 
-    def __init__(self, *place: Any) -> None:
-        self.place = place
+    def __init__(self, *place: Any, made: type = list) -> None:
+        self.place, self.made = place, made
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Site) and self.place == other.place
@@ -52,8 +57,13 @@ class Site:
 def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
     """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data. So it
     is with what is a new list, if it is one and its ``sources`` are of types that make new ones."""
-    if type(values) is not list or not all(map(_makes_lists, sources)):
+    made_by: Any = type(values)
+    if made_by not in LISTS or not all(map(_makes_lists, sources)):
         return values
+    if made_by is deque:
+        if values.maxlen is not None or not any(source is deque or source is collections for source in sources):
+            return values
+        site = Site(*site.place, made=deque)
     trace = current()
     kind = trace.stacks.get(site)
     if kind is None:
@@ -67,7 +77,7 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
 def _makes_lists(source: Any) -> bool:
     """Are sums, products and copies of it new lists, if they are lists? Those of others' classes may be any."""
     return type(source) in (list, int, float, bool) or isinstance(source, TracedList | Tracer | np.generic) or any(
-        source is maker for maker in (list, sorted, len)
+        source is maker for maker in (list, sorted, len, deque, collections)
     )  # fmt: skip
 
 
@@ -99,7 +109,8 @@ def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
 
 
 class TracedList:
-    """A list whose entries are the rows of an array. What no row can tell of (another list's identity) is refused."""
+    """A list whose entries are the rows of an array. What no row can tell of (another list's identity) is refused.
+    A deque is one, too."""
 
     __fx_traced__ = True
     __hash__ = None  # type: ignore[assignment]
@@ -109,6 +120,14 @@ class TracedList:
         self.site, self.kind, self.rows = site, kind, rows
 
     # -- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_deque(self) -> bool:
+        return self.site.made is deque
+
+    def _check_list(self, what: str) -> None:
+        if self.is_deque:
+            raise Escape(f"{what} a deque whose length depends on data", _WHY)
 
     def _rows(self) -> Tracer:
         rows = entered(self.rows)  # branches may have left what nobody may use
@@ -122,6 +141,7 @@ class TracedList:
     def __getitem__(self, index: Any) -> Any:
         rows = self._rows()
         if isinstance(index, slice):
+            self._check_list("a slice of")
             return self._like(rows[index]._node)
         if not isinstance(index, Tracer):
             index = operator.index(index)
@@ -129,7 +149,7 @@ class TracedList:
             raise Escape("a list indexed by what is no integer", "it is traced as an array")
         extent = rows.shape[0]
         if isinstance(index, int) and isinstance(extent, int) and not -extent <= index < extent:
-            error = IndexError("list index out of range")
+            error = IndexError(f"{self.site.made.__name__} index out of range")
             mark(error)
             raise error
         current().waits = True  # where a run finds no such entry, plain Python raises the list's own exception
@@ -183,7 +203,8 @@ class TracedList:
         return current().remember(TracedList(self.site, self.kind, new_array(rows)))
 
     def live_range(self) -> TracedRange:
-        """The positions that iteration goes over, which sees what is appended meanwhile."""
+        """The positions that iteration goes over, which sees what is appended meanwhile. Deques refuse that."""
+        self._check_list("iterating over")
         return TracedRange(0, self.__len__, 1, True)
 
     def __fx_items__(self) -> Any:
@@ -224,12 +245,18 @@ class TracedList:
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
 
+    def as_list(self) -> TracedList:
+        """A new list of its entries."""
+        return _filled(Site(*self.site.place), self.kind, iter(self.columns())) if self.is_deque else self.copy()
+
     def __add__(self, other: Any) -> TracedList:
+        self._check_list("a sum of")
         made = self.copy()
         made.extend(_same_list(other))
         return made
 
     def __radd__(self, other: Any) -> TracedList:
+        self._check_list("a sum of")
         made = _empty(self.site, self.kind)
         made.extend(_same_list(other))
         made.extend(self)
@@ -282,7 +309,22 @@ class TracedList:
             current().grown[self.site] = common
             raise Escape("a list whose length depends on data, of entries of several types", "it is traced as an array")
 
-    def pop(self, index: Any = -1) -> Any:
+    def pop(self, *index: Any) -> Any:
+        if index:
+            self._check_list("pop() with a position of")
+        return self._taken_out(*index)
+
+    def popleft(self) -> Any:
+        return self._taken_out(0)
+
+    def appendleft(self, value: Any) -> None:
+        self.insert(0, value)
+
+    def extendleft(self, values: Any) -> None:
+        for value in items(values):
+            self.insert(0, value)
+
+    def _taken_out(self, index: Any = -1) -> Any:
         own_container(self, "a list")
         entry = self[index]
         rows = self._rows()
@@ -303,6 +345,7 @@ class TracedList:
 
     def sort(self, *, key: Any = None, reverse: Any = False) -> None:
         """Equal entries stay in their order."""
+        self._check_list("sorting")
         rows, turned = self._to_sort(key, reverse)
         made = new_array(emit("sort", rows, axis=0, kind="stable"))
         self.rows = new_array(made[::-1]._node) if turned else made
@@ -332,10 +375,15 @@ class TracedList:
         rows[index] = fresh(emit("reshape", row, shape=self.kind.aval.shape))
         self.rows = rows
 
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OF_DEQUES and not self.is_deque:
+            raise AttributeError(f"'list' object has no attribute {name!r}")
+        return object.__getattribute__(self, name)
+
     def __getattr__(self, name: str) -> Any:
-        if hasattr(list, name) and not name.startswith("__"):
+        if hasattr(self.site.made, name) and not name.startswith("__"):
             raise Escape(f"{name}() of a list whose length depends on data", "it is traced as an array")
-        raise AttributeError(f"'list' object has no attribute {name!r}")
+        raise AttributeError(f"'{self.site.made.__name__}' object has no attribute {name!r}")
 
 
 class TracedTuples(TracedList):
@@ -407,8 +455,8 @@ class TracedTuples(TracedList):
         for column, more in zip(self._columns(), added, strict=True):
             column.extend(more)
 
-    def pop(self, index: Any = -1) -> Any:
-        return tuple(column.pop(index) for column in self._columns())
+    def _taken_out(self, index: Any = -1) -> Any:
+        return tuple(column._taken_out(index) for column in self._columns())
 
     def _without(self, index: Any) -> None:
         for column in self._columns():
@@ -441,8 +489,8 @@ class TracedMixed(TracedTuples):
         found = super().__getitem__(index)
         return found if isinstance(index, slice) else self.kind.put_together(*found)
 
-    def pop(self, index: Any = -1) -> Any:
-        return self.kind.put_together(*super().pop(index))
+    def _taken_out(self, index: Any = -1) -> Any:
+        return self.kind.put_together(*super()._taken_out(index))
 
     def extend(self, values: Any) -> None:
         if type(values) is TracedList:
@@ -455,6 +503,7 @@ class TracedMixed(TracedTuples):
             super().extend(values)
 
     def sort(self, *, key: Any = None, reverse: Any = False) -> None:
+        self._check_list("sorting")
         rows, turned = self._columns()[0]._to_sort(key, reverse)
         order = new_array(emit("argsort", rows, axis=0, kind="stable"))
         for column in self._columns():
@@ -489,6 +538,8 @@ def refuse_lists(leaves: Iterable[Any], of: str) -> None:
 
 
 def _same_list(other: Any) -> Any:
-    if not isinstance(other, TracedList | list):
+    if isinstance(other, TracedList):
+        other._check_list("a sum of")
+    elif not isinstance(other, list):
         raise TypeError(f'can only concatenate list (not "{type(other).__name__}") to list')
     return other

@@ -124,6 +124,8 @@ class Outputs:
     def _rows(self, leaf: TracedList) -> Output:
         """A list whose length only the run knows. Arrays in it would be copies of those that it held."""
         parts = parts_of(leaf.kind)
+        if leaf.is_deque:
+            raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
         if any(part.aval.ndim or part.is_array for part in parts):
             raise Escape("a list of arrays whose length depends on data as a result", "they may be views of others")
         if any(part.loose for part in parts):

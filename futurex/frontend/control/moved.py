@@ -24,10 +24,13 @@ class Maker:
 
     def __init__(self, value: TracedList) -> None:
         self.type, self.site, self.kind = type(value), value.site, value.kind
+        self.made = value.site.made
         self.nested = isinstance(value.rows, tuple)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Maker) and (self.type, self.kind) == (other.type, other.kind)
+        if not isinstance(other, Maker):
+            return False
+        return (self.type, self.kind, self.made) == (other.type, other.kind, other.made)
 
     def __hash__(self) -> int:
         return hash((self.type, self.kind))
@@ -56,7 +59,7 @@ def alike(a: Any, b: Any) -> bool:
     Where one is and the other could be, in another trace, that is noted, and this trace ends.
     """
     if isinstance(a, TracedList) and type(a) is type(b) and a.kind == b.kind:
-        return True
+        return a.is_deque == b.is_deque
     trace = current()
     sites = [each.site if isinstance(each, TracedList) else _display(each) for each in (a, b)]
     kinds = [each.kind if isinstance(each, TracedList) else joined(each) for each in (a, b) if _has_entries(each)]

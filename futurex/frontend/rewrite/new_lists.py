@@ -1,5 +1,5 @@
 """Expressions that make a new list where a statement binds or returns it, beside those that write one out:
-``list(roots)``, ``path[:-1]``, ``[0.0] * n``, ``path + [here]``.
+``list(roots)``, ``path[:-1]``, ``[0.0] * n``, ``path + [here]``, ``deque([start])``.
 
 A list that is found to grow by data is another one in the next trace, from where it was made on: so that place has to
 be known, and that nobody else has the list yet.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from futurex.frontend.rewrite.syntax import fx, load
 
-_MAKERS = ("list", "sorted")
+_MAKERS = ("list", "sorted", "deque")
 _CHANGES = ("append", "pop", "insert", "extend", "remove", "clear")
 _MARK = "_fx_new_list"
 
@@ -74,17 +74,26 @@ def _sources(value: ast.expr) -> list[str] | None:
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Mult):
         sides = [_sources(side) for side in (value.left, value.right)]
         return None if sides[0] is None or sides[1] is None else sides[0] + sides[1]
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in (*_MAKERS, "len"):
+    if not isinstance(value, ast.Call):
+        return None
+    if isinstance(value.func, ast.Name) and value.func.id in (*_MAKERS, "len"):
         return [value.func.id]
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
         return None if value.args or value.keywords else _sources(value.func.value)
-    return None
+    return ["collections"] if _is_deque(value.func) else None
 
 
 def _is_surely(value: ast.expr) -> bool:
     """Is a list written out in it, or made by name?"""
     return any(
         isinstance(node, ast.List | ast.ListComp)
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKERS)
+        or (isinstance(node, ast.Call) and getattr(node.func, "id", "") in _MAKERS)
+        or (isinstance(node, ast.Call) and _is_deque(node.func))
         for node in ast.walk(value)
     )
+
+
+def _is_deque(function: ast.expr) -> bool:
+    """Is it ``collections.deque``?"""
+    owner = function.value if isinstance(function, ast.Attribute) and function.attr == "deque" else None
+    return isinstance(owner, ast.Name) and owner.id == "collections"
