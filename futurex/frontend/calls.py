@@ -273,6 +273,13 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     in_numpy = _module(function) == "numpy"
     if not in_numpy:
         guard_function(function)
+    return call_rewritten(function, args, kwargs, in_numpy)
+
+
+def call_rewritten(
+    function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], in_numpy: bool = False
+) -> Any:
+    """A call of a function of which the source can be had."""
     twin = staged_twin(function)
     if function.__code__.co_flags & inspect.CO_GENERATOR:
         return current().made(twin(*args, **kwargs))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control, keyed, reads
+from futurex.frontend import control, keyed, reads, tuples
 from futurex.frontend.calls import call
 from futurex.frontend.comprehensions import Comprehension
 from futurex.frontend.contexts import attempt, context, protected
@@ -527,9 +527,8 @@ def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, ri
     if name == "mod" and type(left) is str and any_traced([right]):
         return percent(left, right)
     traced = isinstance(left, Tracer) or isinstance(right, Tracer)
-    if name in ("eq", "ne") and _is_exact(left) and _is_exact(right) and not traced:
-        found = _equal(left, right)
-        return found if name == "eq" else control.not_(found)
+    if not traced and (pair := tuples.comparable(name, left, right)) is not None:
+        return tuples.compared(Runtime.binary, name, *pair)
     if not traced and any_traced([left, right]) and (name not in ("add", "mul") or isinstance(left, str)):
         raise Escape("comparing or formatting containers that hold arrays", "plain Python needs the values here")
     if name not in ("add", "mul"):
@@ -538,25 +537,6 @@ def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, ri
         refused(function, left, right)
     result = function(left, right)
     return current().remember(result) if isinstance(result, list | dict | set) else result
-
-
-def _is_exact(value: Any) -> bool:
-    """Is it an integer, or a tuple of such? Equality does not ask who they are, as it does of a NaN in a tuple."""
-    if isinstance(value, Tracer):
-        return value.is_scalar and value.dtype.kind in "biu"
-    if type(value) is tuple:
-        return all(map(_is_exact, value))
-    return type(value) in (int, bool) or isinstance(value, np.integer | np.bool_)
-
-
-def _equal(left: Any, right: Any) -> Any:
-    """Equality of exact values: that of their entries, one after the other."""
-    if type(left) is not tuple or type(right) is not tuple:
-        return False if tuple in (type(left), type(right)) else Runtime.binary("eq", left, right)
-    if len(left) != len(right):
-        return False
-    tests = [functools.partial(_equal, *pair) for pair in zip(left, right, strict=True)]
-    return control.truth_of(control.and_(True, *tests))
 
 
 def _dunder(method: Any, *args: Any) -> Any:

@@ -10,6 +10,7 @@ from futurex.frontend.control.values import Kind, merged_tracer
 from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
+from futurex.frontend.lists import note_growth
 from futurex.frontend.outside import own_container
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit
@@ -108,9 +109,13 @@ def _which(entries: list[Any], index: Any) -> Which:
 def put(container: list[Any], index: Any, value: Any) -> None:
     """``container[index] = value`` for numbers: every entry is the old one or the new one."""
     value = entered(value)
-    kind = _kind(container, index).joined(Entry.of(value))
-    if not isinstance(kind, Entry) or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
-        raise Escape("writing an entry of a list", _WHY, "keep the numbers in an array")
+    try:
+        kind = _kind(container, index).joined(Entry.of(value))
+        if not isinstance(kind, Entry) or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
+            raise Escape("writing an entry of a list", _WHY, "keep the numbers in an array")
+    except Escape:
+        note_growth(container, dict(enumerate([*container, value])))  # a list of rows takes more
+        raise
     own_container(container, "an item of a list")
     current().waits = True  # where there is no such entry, plain Python raises the list's own exception
     rows = new_array(node_of(list(map(entered, container))))

@@ -8,6 +8,7 @@ which it is. What is done with it is done with each in a branch of its own: each
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 import operator
 import types
@@ -372,7 +373,7 @@ def _takes(function: Any) -> bool:
     function = getattr(function, "__func__", function)
     if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] not in ("numpy", "math", "scipy")
-    return function is max or function is min
+    return function is max or function is min or getattr(function, "__module__", "") == heapq.heappush.__module__
 
 
 def element_of(value: Any, array: Tracer) -> Any:
