@@ -142,7 +142,7 @@ class GrowingWriter(_Writer):
 
     def __init__(self, draw):
         super().__init__(draw)
-        self.pairs, self.wholes = not self.draw(3), not self.draw(4)
+        self.pairs, self.wholes, self.heaps = not self.draw(3), not self.draw(4), not self.draw(3)
 
     def real(self):
         last, first = ("xs[-1][0]", "xs[0][0]") if self.pairs else ("xs[-1]", "xs[0]")
@@ -173,6 +173,10 @@ class GrowingWriter(_Writer):
 
     def statement(self, deep):
         kind = self.draw(13 if deep else 11)
+        if self.heaps and not self.draw(4):
+            push = f"heapq.{self.one('heappush', 'heappush', 'heappushpop', 'heapreplace')}(xs, {self.entry()})"
+            return self.one([push], ["if len(xs) > 1:", f"    {'t, n' if self.pairs else 't'} = heapq.heappop(xs)"],
+                            ["heapq.heapify(xs)"])  # fmt: skip
         popped = "t, n" if self.pairs else "t"
         if kind < 2:
             return [f"xs.append({self.entry()})"]
@@ -216,4 +220,4 @@ class GrowingWriter(_Writer):
             lines += [head, *rest, *_indented(body)]
         results = self.RESULTS + (self.OF_PAIRS if self.pairs else self.OF_NUMBERS)
         program = "\n\ndef program(x0, c):\n" + "".join(f"{line}\n" for line in _indented(lines))
-        return "import numpy as np\n" + _INPUTS + program + self.returned(results)
+        return "import heapq\n\nimport numpy as np\n" + _INPUTS + program + self.returned(results)
