@@ -71,7 +71,7 @@ def _give_up(sought: set[tuple[type, int]], function: Any) -> bool:
     del roots
     for owner, key in kinds:
         if owner is function or owner._lock.acquire(blocking=False):
-            owner._variants.pop(key, None)
+            owner._brake.given_up(owner._variants.pop(key, ()))
             owner._lane = None
             if owner is not function:
                 owner._lock.release()

@@ -80,8 +80,8 @@ class Futurized(Standing, Generic[P, R]):
         self._limit = limit
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants = Kinds(self)
-        self._families = Families()
         self._brake = Brake()
+        self._families = Families(self._brake.given_up)
         self._lane: Lane | None = None
         self._lock = forked.lock()
         self._acts: bool | None = None  # do calls change what is not their own? None: there was no staged one yet
@@ -126,7 +126,7 @@ class Futurized(Standing, Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
-                return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
+                return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
@@ -236,10 +236,12 @@ class Futurized(Standing, Generic[P, R]):
             variant.share(self._traces())
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
-            self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
+            known = self._variants.get(key, [])
+            self._variants[key] = [*known[1 - GIVEN_UP :], variant]
+            self._brake.given_up(known[: 1 - GIVEN_UP])
             self._variants.note(variant)
             if len(self._variants) > VARIANTS:
-                self._variants.popitem(last=False)
+                self._brake.given_up(self._variants.popitem(last=False)[1])
                 self._warn_of_kinds(structure)
             return variant
 
@@ -256,9 +258,9 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not (self._warned or self._brake.impatient):
+        if before and not (self._warned or self._brake.quiet):
             self._warn(in_vain(self._name(), before[-1]))
-        elif not (self._warned or self._brake.impatient):
+        elif not (self._warned or self._brake.quiet):
             self._warn_of_kinds(structure)
         return True
 
