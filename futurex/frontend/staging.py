@@ -49,6 +49,7 @@ from futurex.tree.pytree import Structure, flatten
 P = ParamSpec("P")
 R = TypeVar("R")
 GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
+LANES = 6  # short ways that are tried: of the layers of a network, say, whose arrays have other shapes
 REPEATED = 3  # calls of one kind, from which on they take the short way
 
 
@@ -61,7 +62,7 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_lanes", "_library",
         "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
         "_warned", "plain",
     )  # fmt: skip
@@ -82,7 +83,8 @@ class Futurized(Standing, Generic[P, R]):
         self._variants = Kinds(self)
         self._brake = Brake()
         self._families = Families(self._brake.given_up)
-        self._lane: Lane | None = None
+        self._lane: Lane | None = None  # of the last call
+        self._lanes: tuple[Lane, ...] = ()  # of the last kinds of calls
         self._lock = forked.lock()
         self._acts: bool | None = None  # do calls change what is not their own? None: there was no staged one yet
         self._turns = 0
@@ -104,7 +106,10 @@ class Futurized(Standing, Generic[P, R]):
                 return in_turn(lock, self, args, kwargs)
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
-                found, choice = lane.match(args, kwargs), lane.choice
+                found = lane.match(args, kwargs)
+                if found is None and len(self._lanes) > 1:
+                    lane, found = self._other(lane, args, kwargs)
+                choice = lane.choice
                 if found is not None and choice is not None and choice.goes_on():
                     return lane.either_way(self._run_again, found, args, kwargs, 0.0, looked=False)
                 began = time.perf_counter() if choice is not None and choice.open else 0.0
@@ -153,7 +158,17 @@ class Futurized(Standing, Generic[P, R]):
         variant.calls += 1
         if variant.calls == REPEATED:
             variant.lane = lane_of(variant, flatten((args, kwargs))[1], leaves, choice=self._means_numpy)
-        self._lane = variant.lane
+        self._lane = lane = variant.lane
+        if lane is not None and lane not in self._lanes and not variant.opened:
+            self._lanes = (lane, *self._lanes)[:LANES]
+
+    def _other(self, lane: Lane, args: Any, kwargs: Any) -> tuple[Lane, list[Any] | None]:
+        """The short way of a call that is not like the last one, and its leaves; without them where there is none."""
+        for other in self._lanes:
+            if other is not lane and (found := other.match(args, kwargs)) is not None:
+                self._lane = other
+                return other, found
+        return lane, None
 
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant, plan = lane.variant, lane.variant._plan
@@ -238,12 +253,18 @@ class Futurized(Standing, Generic[P, R]):
                 variant.meanwhile = meanwhile(variant, self.plain)
             known = self._variants.get(key, [])
             self._variants[key] = [*known[1 - GIVEN_UP :], variant]
-            self._brake.given_up(known[: 1 - GIVEN_UP])
+            self._give_up(known[: 1 - GIVEN_UP])
             self._variants.note(variant)
             if len(self._variants) > VARIANTS:
-                self._brake.given_up(self._variants.popitem(last=False)[1])
+                self._give_up(self._variants.popitem(last=False)[1])
                 self._warn_of_kinds(structure)
             return variant
+
+    def _give_up(self, variants: Sequence[Variant]) -> None:
+        """These traces are not kept any longer."""
+        if variants:
+            self._brake.given_up(variants)
+            self._lanes = tuple(each for each in self._lanes if all(each.variant is not gone for gone in variants))
 
     def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
         """A trace for many sizes, which the calls so far suggest, if it is possible."""
@@ -312,7 +333,7 @@ class Futurized(Standing, Generic[P, R]):
 
     def _forget(self, variant: Variant) -> None:
         with self._lock:
-            self._lane = None
+            self._lane, self._lanes = None, ()
             for key, variants in self._variants.items():
                 self._variants[key] = [each for each in variants if each is not variant]
 
