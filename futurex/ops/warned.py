@@ -65,8 +65,9 @@ def warn_here(*args: Any, **kwargs: Any) -> None:
 
 def looks_back(function: Any) -> bool:
     """May it look for the line that it is called from? NumPy's own and compiled functions do not."""
-    code = getattr(function.__func__ if type(function) is MethodType else function, "__code__", None)
-    return type(code) is CodeType and not (code.co_filename.startswith(_NUMPY) or is_internal(code.co_filename))
+    function = function.__func__ if type(function) is MethodType else function
+    file = function.__code__.co_filename if type(function) is FunctionType else _NUMPY
+    return not (file.startswith(_NUMPY) or is_internal(file))
 
 
 def called_from(within: Sequence[Line], function: Callable[..., Any]) -> Callable[..., Any]:
