@@ -103,7 +103,8 @@ def _called_from(within: Sequence[Line], function: Callable[..., Any], args: Any
 def _frame_at(file: str, line: int, module: str, name: str) -> Callable[..., Any]:
     """A function that makes a call as if it stood there."""
     code = _make.__code__.replace(co_filename=file, co_firstlineno=line - 1, co_name=name, co_qualname=name)
-    return FunctionType(code, {"__name__": module})
+    known = sys.modules.get(module)  # where it is noted of which line something has been said
+    return FunctionType(code, {"__name__": module} if known is None else vars(known))
 
 
 def _make(function: Any, args: Any, kwargs: Any) -> Any:

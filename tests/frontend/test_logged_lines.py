@@ -2,6 +2,7 @@
 
 import collections
 import logging
+import warnings
 
 import numpy as np
 import pytest
@@ -108,6 +109,23 @@ def test_types_that_a_function_makes_are_of_its_module():
     f = fx.futurize(made)
     for _ in range(4):
         assert f(X)[1] == __name__
+
+
+def test_what_a_library_warns_of_a_line_is_noted_in_its_module():
+    def made(x):
+        return np.linalg.eigvals(x.reshape(2, 2)), statistics_of("a", x)
+
+    namespace = {"__name__": "of a library", "warnings": warnings}
+    text = "def statistics_of(name, x):\n    warnings.warn(name, stacklevel=2)\n    return float(x.flat[0])"
+    exec(compile(text, np.__file__.replace("numpy", "another", 1), "exec"), namespace)
+    statistics_of = namespace["statistics_of"]
+    f = fx.futurize(made)
+    for call in (made, f, f, f, f):
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("default")
+            call(X), call(X)
+        assert [(each.filename, each.lineno) for each in seen] == [(__file__, made.__code__.co_firstlineno + 1)]
 
 
 def test_errors_have_each_line_once(noted):
