@@ -489,6 +489,8 @@ class Futurized(Standing, Generic[P, R]):
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
         lines += explain.paragraphs(traces) if traces else explain.not_traced_yet(self._fragments)
+        if self._brake.impatient:
+            lines.append("- other calls run as plain NumPy: traces took longer than the calls that they were made for")
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:

@@ -230,6 +230,7 @@ def test_traces_that_plain_calls_would_have_been_faster_than_are_given_up(traced
     clock.plain = 0.01
     used_and_forgotten(f, 200)
     assert len(traced) < 12
+    assert "other calls run as plain NumPy: traces took longer" in f.explain()
 
 
 def test_traces_that_plain_calls_would_have_been_slower_than_are_not(traced, clock):
@@ -237,6 +238,7 @@ def test_traces_that_plain_calls_would_have_been_slower_than_are_not(traced, clo
     clock.plain = 0.2
     used_and_forgotten(f, 60)
     assert len(traced) == 60
+    assert "other calls" not in f.explain()
 
 
 def test_they_are_worth_their_time_once_plain_calls_take_longer(traced, clock):
