@@ -66,12 +66,17 @@ class Brake:
     @property
     def impatient(self) -> bool:
         """Have traces taken long that could not be staged, or that are of no use to later calls?"""
-        return self._wasted > PATIENCE or self._spent > INVESTMENT or self._enough > 0
+        return self._wasted > PATIENCE or self._spent > INVESTMENT or self.dear
+
+    @property
+    def dear(self) -> bool:
+        """Is it known that plain calls would have been faster than the traces for them?"""
+        return self._enough > 0
 
     @property
     def quiet(self) -> bool:
         """Is nothing said of a call that goes as plain NumPy?"""
-        return self._trying or self.impatient
+        return self._trying or (self.impatient and not self.dear)
 
     def serves(self, variant: Variant) -> None:
         """A trace serves another call than the one that it was made for."""
@@ -162,15 +167,18 @@ def in_vain(name: str, last: Variant) -> str:
     )
 
 
-def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]]) -> str:
-    """What is said when there are too many kinds of arguments, of which these are the last traces."""
+def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]], *, dear: bool) -> str:
+    """What is said when there are too many kinds of arguments, of which these are the last traces. ``dear``: when
+    traces took longer than plain calls would have."""
     recent = [known[-1].leaves for known in last if known]  # others are forgotten
     seen = [(path, {leaves[k] for leaves in recent if len(leaves) > k}) for k, path in enumerate(paths)]
     changing = {path: keys for path, keys in seen if len(keys) > 4}
     if not changing:  # traces of objects that are gone are gone, too
         changing = {path: keys for path, keys in seen if any(len(key) == 2 and is_users(key[0]) for key in keys)}
+    many = f"more than {VARIANTS} kinds of arguments"
+    many = "kinds of arguments that are used for less than that takes, and goes on as plain NumPy" if dear else many
     return (
-        f"{name} was traced for more than {VARIANTS} kinds of arguments; what changes: "
+        f"{name} was traced for {many}; what changes: "
         f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
     )
 

@@ -253,17 +253,18 @@ class Futurized(Standing, Generic[P, R]):
                 variant.meanwhile = meanwhile(variant, self.plain)
             known = self._variants.get(key, [])
             self._variants[key] = [*known[1 - GIVEN_UP :], variant]
-            self._give_up(known[: 1 - GIVEN_UP])
+            self._forsake(known[: 1 - GIVEN_UP])
             self._variants.note(variant)
             if len(self._variants) > VARIANTS:
-                self._give_up(self._variants.popitem(last=False)[1])
+                _, gone = self._variants.popitem(last=False)
+                self._brake.given_up(gone)
+                self._forsake(gone)
                 self._warn_of_kinds(structure)
             return variant
 
-    def _give_up(self, variants: Sequence[Variant]) -> None:
+    def _forsake(self, variants: Sequence[Variant]) -> None:
         """These traces are not kept any longer."""
         if variants:
-            self._brake.given_up(variants)
             self._lanes = tuple(each for each in self._lanes if all(each.variant is not gone for gone in variants))
 
     def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
@@ -279,9 +280,11 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not (self._warned or self._brake.quiet):
+        if self._warned or self._brake.quiet:
+            return True
+        if before and not self._brake.dear:
             self._warn(in_vain(self._name(), before[-1]))
-        elif not (self._warned or self._brake.quiet):
+        else:
             self._warn_of_kinds(structure)
         return True
 
@@ -302,7 +305,8 @@ class Futurized(Standing, Generic[P, R]):
             say(text)
 
     def _warn_of_kinds(self, structure: Structure) -> None:
-        self._warn(of_kinds(self._name(), argument_paths(self.plain, structure), [*self._variants.values()][-8:]))
+        paths, last = argument_paths(self.plain, structure), [*self._variants.values()][-8:]
+        self._warn(of_kinds(self._name(), paths, last, dear=self._brake.dear))
 
     def _name(self) -> str:
         return getattr(self.plain, "__qualname__", type(self.plain).__name__)

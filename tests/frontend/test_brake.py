@@ -18,6 +18,8 @@ X = np.ones(3)
 
 @pytest.fixture
 def traced(monkeypatch):
+    """No plain call is tried, however long traces take."""
+    monkeypatch.setattr(brake, "TRIED", float("inf"))
     made, make = [], staging.trace_call
 
     def noted(function, *args):
@@ -147,8 +149,7 @@ def warm(traced):
 
 @pytest.fixture
 def slow(warm, monkeypatch):
-    """Traces take a second each, and so does what is between them. No plain call is tried, which would, too."""
-    monkeypatch.setattr(brake, "TRIED", float("inf"))
+    """Traces take a second each, and so does what is between them."""
     seconds = itertools.count()
     monkeypatch.setattr(brake, "time", types.SimpleNamespace(perf_counter=lambda: float(next(seconds))))
 
@@ -216,6 +217,7 @@ def clock(warm, traced, monkeypatch):
     now = types.SimpleNamespace(perf_counter=lambda: len(traced) + shown.passed)
     monkeypatch.setattr(brake, "time", now)
     monkeypatch.setattr(brake, "INVESTMENT", 1e9)
+    monkeypatch.setattr(brake, "TRIED", 0.4)
     return shown
 
 
@@ -228,7 +230,8 @@ def used_and_forgotten(f, objects, calls=6):
 def test_traces_that_plain_calls_would_have_been_faster_than_are_given_up(traced, clock):
     f = fx.futurize(grown)
     clock.plain = 0.01
-    used_and_forgotten(f, 200)
+    with pytest.warns(UserWarning, match=r"for less than that takes.*what changes: named\. Objects of Named"):
+        used_and_forgotten(f, 200)
     assert len(traced) < 12
     assert "other calls run as plain NumPy: traces took longer" in f.explain()
 
@@ -239,6 +242,12 @@ def test_traces_that_plain_calls_would_have_been_slower_than_are_not(traced, clo
     used_and_forgotten(f, 60)
     assert len(traced) == 60
     assert "other calls" not in f.explain()
+
+
+def test_states_that_are_others_at_every_call_are_named(clock):
+    f = fx.futurize(depends)
+    with pytest.warns(UserWarning, match="traced 8 times for one call each; what changes: STATE"):
+        called(f, range(1, 30))
 
 
 def test_they_are_worth_their_time_once_plain_calls_take_longer(traced, clock):
