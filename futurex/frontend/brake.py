@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from futurex.frontend.keys import remedy
@@ -27,6 +27,11 @@ ones will, too, where each call is given another object."""
 INVESTMENT, SHARE = 5.0, 0.25
 """Seconds that traces may take beyond this share of the time between them, while none of old serves a call: each object
 that a program makes, uses and forgets has traces, which serve many calls until it is gone, and still cost more."""
+TRIED = 0.4
+"""Seconds of traces that are given up, and of their plans, after which one call goes as plain NumPy, to see how long
+that takes: where it took all calls that they served in half the time, they were for nothing."""
+LONGER = 3
+"""Plain calls in a row that take so long that traces would be worth their time, after which there are some again."""
 REST, LONGEST_REST = 32, 4096
 """Calls that go as plain NumPy before the next trace, at first and at most."""
 OLD, TRACE = REST, REST // 8
@@ -43,7 +48,8 @@ class Brake:
     """Of one function, which is traced by one thread at a time."""
 
     __slots__ = (
-        "_age", "_in_vain", "_last", "_next_rest", "_rest", "_seen", "_since", "_spent", "_took", "_wasted", "_within",
+        "_age", "_cost", "_enough", "_in_vain", "_last", "_longer", "_next_rest", "_rest", "_runs", "_seen", "_since",
+        "_spent", "_took", "_trying", "_wasted", "_within",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -51,12 +57,26 @@ class Brake:
         self._within: Within | None = None
         self._in_vain, self._rest, self._next_rest, self._age = 0, 0, REST, 0
         self._since = self._took = self._wasted = self._spent = 0.0
+        self._cost, self._runs = 0.0, 0  # of traces that were given up: their seconds, and calls that they served
+        self._trying = False  # is the next plain call one that shows how long they take?
+        self._enough = 0.0  # seconds of plain calls that would make traces worth their time, where these are shorter
+        self._longer = 0  # plain calls in a row that take as long as that
         self._seen = 0.0, 0.0  # when it was last asked or told, and the seconds of all traces by then
 
     @property
     def impatient(self) -> bool:
         """Have traces taken long that could not be staged, or that are of no use to later calls?"""
-        return self._wasted > PATIENCE or self._spent > INVESTMENT
+        return self._wasted > PATIENCE or self._spent > INVESTMENT or self.dear
+
+    @property
+    def dear(self) -> bool:
+        """Is it known that plain calls would have been faster than the traces for them?"""
+        return self._enough > 0
+
+    @property
+    def quiet(self) -> bool:
+        """Is nothing said of a call that goes as plain NumPy?"""
+        return self._trying or (self.impatient and not self.dear)
 
     def serves(self, variant: Variant) -> None:
         """A trace serves another call than the one that it was made for."""
@@ -78,6 +98,9 @@ class Brake:
             self._rest -= 1
             self._age += 1
             return True
+        if self._cost > TRIED and not self.impatient:
+            self._trying = True
+            return True
         now = time.perf_counter()
         others = _Traces.seconds - self._seen[1]  # of several threads they may take longer than has passed
         between = max(now - self._seen[0] - others, 0.0)
@@ -95,11 +118,32 @@ class Brake:
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
 
-    def within(self, function: Callable[..., Any]) -> Within:
-        """How calls of other futurized functions go in calls of this one that go as plain NumPy."""
+    def plain(self, function: Callable[..., Any], make: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A call that goes as plain NumPy: ``make(function, args, kwargs)``, futurized functions in it as is faster."""
         if self._within is None:
             self._within = Within(plainly(function), plainly(function, throughout=True))
-        return self._within
+        if not (self._trying or self._enough):
+            return self._within.call(make, args, kwargs)
+        began = time.perf_counter()
+        result = self._within.call(make, args, kwargs)
+        self._plainly_took(time.perf_counter() - began)
+        return result
+
+    def _plainly_took(self, seconds: float) -> None:
+        if self._trying:
+            enough = self._cost / (2 * max(self._runs, 1))
+            self._trying, self._cost, self._runs = False, 0.0, 0
+            self._enough, self._longer = enough if seconds < enough else 0.0, 0
+            return
+        self._longer = self._longer + 1 if seconds > self._enough else 0
+        if self._longer >= LONGER:  # larger arrays, say
+            self._enough, self._rest, self._next_rest = 0.0, 0, REST
+
+    def given_up(self, variants: Iterable[Variant]) -> None:
+        """Traces are given up: those of objects that are gone, or of kinds of calls that many others came behind."""
+        for variant in variants:
+            self._cost += variant.cost
+            self._runs += variant.new_runs()
 
     def traced(self, variant: Variant) -> None:
         """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""
@@ -108,6 +152,7 @@ class Brake:
         variant.age = self._age
         now = time.perf_counter()
         self._took, self._since = now - self._since if self._since else 0.0, 0.0
+        variant.cost += self._took
         _Traces.seconds += self._took
         self._spent += self._took
         self._seen = now, _Traces.seconds
@@ -122,15 +167,18 @@ def in_vain(name: str, last: Variant) -> str:
     )
 
 
-def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]]) -> str:
-    """What is said when there are too many kinds of arguments, of which these are the last traces."""
+def of_kinds(name: str, paths: Sequence[str], last: Sequence[Sequence[Variant]], *, dear: bool) -> str:
+    """What is said when there are too many kinds of arguments, of which these are the last traces. ``dear``: when
+    traces took longer than plain calls would have."""
     recent = [known[-1].leaves for known in last if known]  # others are forgotten
     seen = [(path, {leaves[k] for leaves in recent if len(leaves) > k}) for k, path in enumerate(paths)]
     changing = {path: keys for path, keys in seen if len(keys) > 4}
     if not changing:  # traces of objects that are gone are gone, too
         changing = {path: keys for path, keys in seen if any(len(key) == 2 and is_users(key[0]) for key in keys)}
+    many = f"more than {VARIANTS} kinds of arguments"
+    many = "kinds of arguments that are used for less than that takes, and goes on as plain NumPy" if dear else many
     return (
-        f"{name} was traced for more than {VARIANTS} kinds of arguments; what changes: "
+        f"{name} was traced for {many}; what changes: "
         f"{', '.join(changing) or 'the structure'}. {remedy(changing.values())}"
     )
 

@@ -64,15 +64,16 @@ class Kinds(OrderedDict[Any, list[Variant]]):
 def _give_up(sought: set[tuple[type, int]], function: Any) -> bool:
     """Give up the traces of these objects, of all functions, if nothing else has one of them. Is it so?"""
     kinds = list(_kinds_of(sought))
-    roots = [each for owner, key in kinds for each in (*owner._variants.get(key, ()), owner._lane) if each is not None]
+    ways = {id(way): way for owner, _ in kinds for way in (owner._lane, *owner._lanes) if way is not None}
+    roots = [each for owner, key in kinds for each in owner._variants.get(key, ())] + [*ways.values()]
     alone = _alone(roots, sought)
     if not alone:
         return False
-    del roots
+    del roots, ways
     for owner, key in kinds:
         if owner is function or owner._lock.acquire(blocking=False):
-            owner._variants.pop(key, None)
-            owner._lane = None
+            owner._brake.given_up(owner._variants.pop(key, ()))
+            owner._lane, owner._lanes = None, ()
             if owner is not function:
                 owner._lock.release()
     _spared.update({id(each): each for each in (found() for found in alone) if each is not None})

@@ -28,7 +28,7 @@ from futurex.frontend.texts import TracedText
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import Call, Hole, Leaf, Outcome, Told, identity, outcome_of
-from futurex.ops.warned import Line, lines
+from futurex.ops.warned import Line, lines, looks_back
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
@@ -302,7 +302,7 @@ def _staged(function: Any, leaves: list[Any], structure: Structure, outcome: Out
             places.append(leaf)
         else:
             raise _again(reason)
-    within = _lines() if function is warnings.warn else ()
+    within = _lines() if function is warnings.warn or looks_back(function) else ()
     call = Call(function, structure, tuple(places), outcome, within, trace.ignored or ())
     parts = iter(trace.fragment(nodes, call))
     results = [None if leaf is None else _result(next(parts), leaf) for leaf in outcome.leaves]

@@ -24,7 +24,7 @@ from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import FX, fx
 from futurex.frontend.standing import is_partial
 from futurex.ops.opaque import Made, identity, outcome_of
-from futurex.ops.warned import warn_here
+from futurex.ops.warned import called_from, looks_back, warn_here
 from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known
 
@@ -71,6 +71,8 @@ class Observer:
             return warn_here
         if is_partial(function):
             return functools.partial(self.twin(_unwrapped(function.func)), *function.args, **function.keywords)
+        if _of_library(function) and looks_back(function):
+            return called_from((), function)
         if type(function) is types.MethodType and type(function.__func__) is types.FunctionType:
             return types.MethodType(self.twin(function.__func__), function.__self__)
         if type(function) is not types.FunctionType or of_library(function):
@@ -133,6 +135,10 @@ class Observer:
         if function is not warnings.warn:  # which returns nothing, whatever the text
             self._fragments.learn(key, outcome)
         return result
+
+
+def _of_library(function: Any) -> bool:
+    return of_library(function.__func__ if type(function) is types.MethodType else function)
 
 
 def _unwrapped(function: Any) -> Any:

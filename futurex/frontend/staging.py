@@ -49,6 +49,7 @@ from futurex.tree.pytree import Structure, flatten
 P = ParamSpec("P")
 R = TypeVar("R")
 GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
+LANES = 6  # short ways that are tried: of the layers of a network, say, whose arrays have other shapes
 REPEATED = 3  # calls of one kind, from which on they take the short way
 
 
@@ -61,7 +62,7 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_library",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_lanes", "_library",
         "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
         "_warned", "plain",
     )  # fmt: skip
@@ -80,9 +81,10 @@ class Futurized(Standing, Generic[P, R]):
         self._limit = limit
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants = Kinds(self)
-        self._families = Families()
         self._brake = Brake()
-        self._lane: Lane | None = None
+        self._families = Families(self._brake.given_up)
+        self._lane: Lane | None = None  # of the last call
+        self._lanes: tuple[Lane, ...] = ()  # of the last kinds of calls
         self._lock = forked.lock()
         self._acts: bool | None = None  # do calls change what is not their own? None: there was no staged one yet
         self._turns = 0
@@ -104,7 +106,10 @@ class Futurized(Standing, Generic[P, R]):
                 return in_turn(lock, self, args, kwargs)
             lane = self._lane
             if lane is not None and not (self._strict and floating.strict()):
-                found, choice = lane.match(args, kwargs), lane.choice
+                found = lane.match(args, kwargs)
+                if found is None and len(self._lanes) > 1:
+                    lane, found = self._other(lane, args, kwargs)
+                choice = lane.choice
                 if found is not None and choice is not None and choice.goes_on():
                     return lane.either_way(self._run_again, found, args, kwargs, 0.0, looked=False)
                 began = time.perf_counter() if choice is not None and choice.open else 0.0
@@ -126,7 +131,7 @@ class Futurized(Standing, Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs, rests=True)
             if variant is None:
-                return self._brake.within(self.plain).call(call_for_futures, args, kwargs)
+                return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
                     self._remember(variant, leaves, args, kwargs)
@@ -153,7 +158,17 @@ class Futurized(Standing, Generic[P, R]):
         variant.calls += 1
         if variant.calls == REPEATED:
             variant.lane = lane_of(variant, flatten((args, kwargs))[1], leaves, choice=self._means_numpy)
-        self._lane = variant.lane
+        self._lane = lane = variant.lane
+        if lane is not None and lane not in self._lanes and not variant.opened:
+            self._lanes = (lane, *self._lanes)[:LANES]
+
+    def _other(self, lane: Lane, args: Any, kwargs: Any) -> tuple[Lane, list[Any] | None]:
+        """The short way of a call that is not like the last one, and its leaves; without them where there is none."""
+        for other in self._lanes:
+            if other is not lane and (found := other.match(args, kwargs)) is not None:
+                self._lane = other
+                return other, found
+        return lane, None
 
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant, plan = lane.variant, lane.variant._plan
@@ -236,12 +251,21 @@ class Futurized(Standing, Generic[P, R]):
             variant.share(self._traces())
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
-            self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
+            known = self._variants.get(key, [])
+            self._variants[key] = [*known[1 - GIVEN_UP :], variant]
+            self._forsake(known[: 1 - GIVEN_UP])
             self._variants.note(variant)
             if len(self._variants) > VARIANTS:
-                self._variants.popitem(last=False)
+                _, gone = self._variants.popitem(last=False)
+                self._brake.given_up(gone)
+                self._forsake(gone)
                 self._warn_of_kinds(structure)
             return variant
+
+    def _forsake(self, variants: Sequence[Variant]) -> None:
+        """These traces are not kept any longer."""
+        if variants:
+            self._lanes = tuple(each for each in self._lanes if all(each.variant is not gone for gone in variants))
 
     def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
         """A trace for many sizes, which the calls so far suggest, if it is possible."""
@@ -256,9 +280,11 @@ class Futurized(Standing, Generic[P, R]):
         before = self._variants.get(key, ())
         if not self._may_be_plain or self._library or not self._brake.stops(IN_VAIN if before else VARIANTS + 1):
             return False
-        if before and not (self._warned or self._brake.impatient):
+        if self._warned or self._brake.quiet:
+            return True
+        if before and not self._brake.dear:
             self._warn(in_vain(self._name(), before[-1]))
-        elif not (self._warned or self._brake.impatient):
+        else:
             self._warn_of_kinds(structure)
         return True
 
@@ -279,7 +305,8 @@ class Futurized(Standing, Generic[P, R]):
             say(text)
 
     def _warn_of_kinds(self, structure: Structure) -> None:
-        self._warn(of_kinds(self._name(), argument_paths(self.plain, structure), [*self._variants.values()][-8:]))
+        paths, last = argument_paths(self.plain, structure), [*self._variants.values()][-8:]
+        self._warn(of_kinds(self._name(), paths, last, dear=self._brake.dear))
 
     def _name(self) -> str:
         return getattr(self.plain, "__qualname__", type(self.plain).__name__)
@@ -310,7 +337,7 @@ class Futurized(Standing, Generic[P, R]):
 
     def _forget(self, variant: Variant) -> None:
         with self._lock:
-            self._lane = None
+            self._lane, self._lanes = None, ()
             for key, variants in self._variants.items():
                 self._variants[key] = [each for each in variants if each is not variant]
 
@@ -466,6 +493,8 @@ class Futurized(Standing, Generic[P, R]):
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
         lines += explain.paragraphs(traces) if traces else explain.not_traced_yet(self._fragments)
+        if self._brake.impatient:
+            lines.append("- other calls run as plain NumPy: traces took longer than the calls that they were made for")
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:

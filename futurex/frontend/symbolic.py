@@ -9,7 +9,7 @@ size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,12 +123,17 @@ class _Family:
     seen: list[list[Sizes | None]] = field(default_factory=list)
     traces: list[Symbolic] = field(default_factory=list)
 
+    def variants(self) -> Iterator[Variant]:
+        yield from (trace.variant for trace in self.traces if trace.variant is not None)
+
 
 class Families:
     """What is known of the sizes that a function was called with."""
 
-    def __init__(self) -> None:
+    def __init__(self, given_up: Callable[[Iterable[Variant]], None]) -> None:
+        """``given_up`` is told of traces that are."""
         self._families: dict[Any, _Family] = {}
+        self._given_up = given_up
 
     def find(self, structure: Structure, leaves: Sequence[Any], key: Key) -> Symbolic | None:
         """The symbolic trace for a call that has none of its own: one that is there, or one to be made (its variant is
@@ -157,7 +162,7 @@ class Families:
     def variants(self) -> Iterator[Variant]:
         """The symbolic traces that there are."""
         for family in self._families.values():
-            yield from (trace.variant for trace in family.traces if trace.variant is not None)
+            yield from family.variants()
 
     def _family(self, structure: Structure, leaves: Sequence[Any]) -> _Family | None:
         if not any(map(is_open, leaves)):
@@ -165,7 +170,7 @@ class Families:
         arrays = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
         key = structure, tuple(map(_open_key, leaves)), tuple(map(arrays.index, arrays))
         if key not in self._families and len(self._families) >= _KEPT:
-            self._families.pop(next(iter(self._families)))
+            self._given_up(self._families.pop(next(iter(self._families))).variants())
         return self._families.setdefault(key, _Family())
 
 

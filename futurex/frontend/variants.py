@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +100,7 @@ class Variant:
     rest: int = 0  # calls that go as plain NumPy before the next run
     unlearned: int = 0  # calls as plain NumPy that showed nothing new of opaque functions
     meanwhile: Any = None  # how calls go while another thread makes the plan
+    cost: float = 0.0  # seconds that the trace and its plan took
     _plan: AnyPlan | None = None
 
     @property
@@ -113,8 +115,18 @@ class Variant:
         assert self.graph is not None
         graph, written = self.lying.graph(self.graph), self.lying.written
         how: dict[str, Any] = {"resident": not self.waits, "limit": self.limit, "intact": bool(written)}
+        began = time.perf_counter()
         self._plan = compiled(graph, self.device, donate={**self.donated, **written}, **how)
+        self.cost += (time.perf_counter() - began) * (self.meanwhile is None)  # others wait for it
         return self._plan
+
+    def new_runs(self) -> int:
+        """Runs of the plan since this was asked, of it or of another trace that shares the plan."""
+        plan = self._plan
+        if plan is None:
+            return 0
+        before, plan.counted = plan.counted, plan.runs
+        return plan.counted - before
 
     @functools.cached_property
     def checked(self) -> Plan:

@@ -19,7 +19,7 @@ import numpy as np
 
 from futurex.ops.plainly import plainly
 from futurex.ops.python import Text
-from futurex.ops.warned import Line, lines, warn
+from futurex.ops.warned import Line, called_from, lines, looks_back, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
 from futurex.tree.graph import Graph
@@ -104,7 +104,7 @@ class Call:
     structure: Structure
     leaves: tuple[Any, ...]
     outcome: Outcome
-    lines: tuple[Line, ...] = ()  # of a warning: those of the function that is staged, innermost first
+    lines: tuple[Line, ...] = ()  # of what looks for them: those of the function that is staged, innermost first
     ignored: tuple[tuple[str, type[Warning]], ...] = ()  # warnings that filters around the call ignore: text, category
 
     def __repr__(self) -> str:
@@ -128,6 +128,8 @@ class Call:
         function = self.function
         if function is warnings.warn:
             function = functools.partial(warn, (*self.lines, *lines()))
+        elif looks_back(function):
+            function = plainly(called_from(self.lines, function))
         else:
             function = plainly(function)
         try:

@@ -63,7 +63,7 @@ class DevicePlan:
         self.graph = graph if inner else optimise(graph, passes=[attend, *DEVICE_PASSES])
         self.resident, self.inner = resident, inner
         self._lock = threading.Lock()
-        self._runs = self._timed = 0
+        self.runs = self.counted = self._timed = 0
         self._donate = dict(donate or {})
         self._slots: dict[Node, int] = {}
         self._template: Values = []
@@ -192,8 +192,8 @@ class DevicePlan:
             return [values[slot] for slot in self._outs]
         self._check(args)
         with self._lock:
-            self._runs += 1
-            timed = self._runs <= _TIMED
+            self.runs += 1
+            timed = self.runs <= _TIMED
             self._timed += timed
         start = time.perf_counter()
         given = set(self._donate.values())
@@ -363,9 +363,9 @@ class DevicePlan:
             trips = getattr(step.kernel.call, "trips", 0)
             backend = f"host ({trips} trips)" if trips else getattr(step.kernel.call, "backend", step.kernel.backend)
             backend = "host" if id(step) in before and not trips else backend
-            ns = round(step.ns * self._runs / max(1, self._timed))
+            ns = round(step.ns * self.runs / max(1, self._timed))
             line = str(node.src or "")
-            rows.append(Row(node.op, line, self._runs, ns, int(moved), backend, self._runs, inside=inside(node)))
+            rows.append(Row(node.op, line, self.runs, ns, int(moved), backend, self.runs, inside=inside(node)))
         return rows
 
     def reasons(self) -> dict[str, str]:

@@ -153,6 +153,7 @@ class Plan:
         self._straight: Straight | None = None
         self._coded = False  # has all code been there before a run?
         self.whole: Whole | None = None
+        self.counted = 0  # of its runs, by who wants to know how many there were meanwhile
         whole = self._may_be_straight and not frugal
         if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             several = self.threads > 1
@@ -379,6 +380,11 @@ class Plan:
 
     def _another(self, instruction: Instruction) -> Kernel:
         return kernel_for(instruction.node, self.low.backends, self.low.threads)
+
+    @property
+    def runs(self) -> int:
+        """How often the plan ran, one way or the other."""
+        return sum(each.runs for each in self._counters) + (self.whole.runs if self.whole is not None else 0)
 
     def _measured(self, index: int) -> tuple[int, int]:
         """How often an instruction ran, and for how many nanoseconds, estimated from the runs that were timed."""

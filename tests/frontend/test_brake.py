@@ -18,6 +18,8 @@ X = np.ones(3)
 
 @pytest.fixture
 def traced(monkeypatch):
+    """No plain call is tried, however long traces take."""
+    monkeypatch.setattr(brake, "TRIED", float("inf"))
     made, make = [], staging.trace_call
 
     def noted(function, *args):
@@ -200,6 +202,73 @@ def test_long_traces_that_run_as_plain_numpy_in_the_end_are_waste_also_where_mor
     for k in range(20):
         assert f(np.eye(2), "a" * k).tolist() == [k] * 2
     assert len(traced) == 1
+
+
+@pytest.fixture
+def clock(warm, traced, monkeypatch):
+    """Each trace takes a second, a plain call what the test says, and the rest of time is of no account."""
+    shown = types.SimpleNamespace(plain=0.0, passed=0.0)
+
+    def call(self, make, args, kwargs, call=brake.Within.call):
+        shown.passed += shown.plain
+        return call(self, make, args, kwargs)
+
+    monkeypatch.setattr(brake.Within, "call", call)
+    now = types.SimpleNamespace(perf_counter=lambda: len(traced) + shown.passed)
+    monkeypatch.setattr(brake, "time", now)
+    monkeypatch.setattr(brake, "INVESTMENT", 1e9)
+    monkeypatch.setattr(brake, "TRIED", 0.4)
+    return shown
+
+
+def used_and_forgotten(f, objects, calls=6):
+    for k in range(objects):
+        named = Named(k)
+        assert [f(named, X).tolist() for _ in range(calls)] == [[1 + k] * 3] * calls
+
+
+def test_traces_that_plain_calls_would_have_been_faster_than_are_given_up(traced, clock):
+    f = fx.futurize(grown)
+    clock.plain = 0.01
+    with pytest.warns(UserWarning, match=r"for less than that takes.*what changes: named\. Objects of Named"):
+        used_and_forgotten(f, 200)
+    assert len(traced) < 12
+    assert "other calls run as plain NumPy: traces took longer" in f.explain()
+
+
+def test_traces_that_plain_calls_would_have_been_slower_than_are_not(traced, clock):
+    f = fx.futurize(grown)
+    clock.plain = 0.2
+    used_and_forgotten(f, 60)
+    assert len(traced) == 60
+    assert "other calls" not in f.explain()
+
+
+def test_states_that_are_others_at_every_call_are_named(clock):
+    f = fx.futurize(depends)
+    with pytest.warns(UserWarning, match="traced 8 times for one call each; what changes: STATE"):
+        called(f, range(1, 30))
+
+
+def test_they_are_worth_their_time_once_plain_calls_take_longer(traced, clock):
+    f = fx.futurize(grown)
+    clock.plain = 0.01
+    used_and_forgotten(f, 100)
+    before = len(traced)
+    clock.plain = 0.5
+    used_and_forgotten(f, 40)
+    assert len(traced) > before + 30
+
+
+def test_what_traces_that_share_a_plan_serve_is_counted_once(traced, clock):
+    f = fx.futurize(grown)
+    clock.plain = 0.03
+    models = [Named(1)]
+    for _ in range(60):
+        models = [models[-1], Named(1)]  # the last one is there still, with its plan
+        for _ in range(6):
+            f(models[-1], X)
+    assert len(traced) < 20
 
 
 def test_nobody_compares_sizes_while_it_rests(monkeypatch):

@@ -55,12 +55,42 @@ def test_a_model_that_is_forgotten_is_gone(calls):
         assert model.weights[0] == 1 - 0.5 * (calls + 3)
 
 
+def test_models_that_are_used_in_turns_and_forgotten_are_gone():
+    staged = fx.futurize(lambda model, x: model.weights * x)
+    references = []
+    for round_ in range(4):
+        models = [Model(10 * round_ + size) for size in range(1, 5)]
+        for model in models * 8:
+            assert np.array_equal(staged(model, 2.0), model.weights * 2)
+        references += map(weakref.ref, models)
+        del model, models
+    for size in range(20):
+        staged(Model(100 + size), 2.0)
+    assert not alive(references)
+
+
+@pytest.mark.filterwarnings("ignore:.*more than 32 kinds")
+def test_models_whose_kinds_of_calls_many_others_came_behind_are_gone():
+    staged = fx.futurize(lambda model, name: len(name) if model is None else model.weights.sum())
+    models = [Model(size) for size in range(1, 5)]
+    for model in models * 8:
+        assert staged(model, "") == model.weights.size
+    references = [weakref.ref(model) for model in models]
+    for k in range(33):
+        assert staged(None, "a" * k) == k
+    del model, models
+    assert not alive(references)
+
+
 def test_what_is_used_in_turns_is_traced_once():
-    models = [Model(size) for size in range(10, 20)]
+    class Own(Model):  # of whose methods no traces were for nothing before
+        step, predict = fx.futurize(Model.step.plain), fx.futurize(Model.predict.plain)
+
+    models = [Own(size) for size in range(10, 20)]
     for _ in range(4):
         for model in models:
             used(model, 2)
-    assert Model.step.explain().count("staged") >= len(models)
+    assert Own.step.explain().count("staged") >= len(models)
 
 
 def test_an_object_in_a_list_of_the_programs_keeps_its_trace():

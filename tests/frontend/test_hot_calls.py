@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.frontend import staging
 
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal(70_000)
@@ -172,7 +173,7 @@ def test_arguments_of_many_kinds_are_told_apart(kind):
     place, values = KINDS[kind]
     for value in values:
         f, args = fx.futurize(part_and_size), [np.arange(3.0), slice(0, 2), {1, 2}, np.dtype(float), {1: 2.0}]
-        for other in [value] * 5 + values + [value] * 2:
+        for other in [value] * 5 + values * 4 + [value] * 2:
             args[place] = other
             found, expected = f(*args), part_and_size(*args)
             assert [type(np.asarray(each)[()]) for each in found] == [type(np.asarray(each)[()]) for each in expected]
@@ -180,6 +181,49 @@ def test_arguments_of_many_kinds_are_told_apart(kind):
             assert repr([np.asarray(each).tolist() for each in found]) == repr(
                 [np.asarray(each).tolist() for each in expected]
             )
+
+
+class Layer:
+    def __init__(self, weights):
+        self.weights = weights
+
+    @fx.futurize
+    def __call__(self, x):
+        return np.maximum(x @ self.weights, 0)
+
+
+def test_kinds_of_calls_that_take_turns_have_short_ways(monkeypatch):
+    layers = [Layer(np.full((k, k + 1), 0.5)) for k in (3, 4, 5, 6)]
+
+    def called(x):
+        for layer in layers:
+            assert np.array_equal(layer(x), Layer.__call__.plain(layer, x))
+            x = np.ones(layer.weights.shape[1])
+
+    for _ in range(CALLS):
+        called(np.ones(3))
+    asked, call_key = [], staging.call_key
+    monkeypatch.setattr(staging, "call_key", lambda *given: asked.append(1) or call_key(*given))
+    called(np.ones(3))
+    layers[1].weights *= 2
+    called(np.ones(3))
+    assert not asked
+    layers[1].weights = np.full((4, 2), 3.0)
+    layers[2].weights = np.full((2, 6), -1.0)
+    called(np.ones(3))
+    assert asked
+
+
+def test_states_of_what_is_outside_are_told_apart_where_kinds_of_calls_take_turns(monkeypatch):
+    f = fx.futurize(lambda x: x * SCALE)
+    monkeypatch.setitem(globals(), "SCALE", 1.0)
+    for scale in [1.0] * 4 + [2.0] * 3 + [1.0, 3, 2.0, 3, 3]:
+        globals()["SCALE"] = scale
+        for given in (np.ones(2), np.ones(3, np.float32), 2.0, np.ones(2)):
+            assert np.array_equal(f(given), given * scale)
+
+
+SCALE = 1.0
 
 
 def test_sets_that_change_are_told_apart():

@@ -295,7 +295,7 @@ def test_results_that_are_arguments_of_a_trace_for_many_sizes_keep_plain_extents
 
 
 def test_how_often_sizes_came_is_known_of_the_last_ones():
-    families = Families()
+    families = Families(list)
 
     def asked(n):
         args = RNG.normal(size=3), n

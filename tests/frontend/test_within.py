@@ -84,7 +84,7 @@ def test_helpers_of_few_operations_are_plain_in_a_call_that_is(fresh, monkeypatc
     for k in range(FEWEST + 3 * TRIALS):
         given = (Model(1.0 + k), X) if fresh else (X + k,)
         assert f(*given).tobytes() == f.plain(*given).tobytes()
-    ways = f._brake.within(f.plain) if fresh else f._lane.within
+    ways = f._brake._within if fresh else f._lane.within
     assert ways.plain is not None
     ways.plain = True
     assert fresh or "what is futurized in it is plain as well" in f.explain()
