@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
-from futurex.kernels.numba_.scalar import operate, register_type
+from futurex.kernels.numba_.scalar import operate
 from futurex.kernels.numba_.sliding import IN_ORDER, slides
 from futurex.tree.node import Node
 
@@ -29,7 +28,6 @@ Dtype = np.dtype[Any]
 _INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
 _IN_ORDER = {("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 4), ("u", 8)}
 """Numbers of which NumPy adds up the products of a few taps in their order."""
-_FEW = 1024
 _SEARCHES = {
     "np.searchsorted(_0, _1)": "left",
     "np.searchsorted(_0, _1, side='left')": "left",
@@ -48,9 +46,7 @@ _BINS = {
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``median``."""
-    if node.attrs["call"] == "np.median(_0)":
-        return _median(e, node, inputs)
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``."""
     if node.attrs["call"] in _BINS:
         keys, bins = inputs
         _rises(e, vector(bins))
@@ -59,14 +55,6 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if side is None:
         raise Unsupported(node.attrs["call"])
     return _searchsorted(e, inputs, side == "left")
-
-
-def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """The median of all elements, or along an axis."""
-    attrs = node.attrs
-    if attrs["function"] != "median" or node.aval.weak:
-        raise Unsupported(f"numpy.{attrs['function']}")
-    return _medians(e, node, inputs) if node.ndim else _median(e, node, inputs)
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
@@ -85,7 +73,7 @@ def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     length, start = text(rows.shape[-1]), rows.pointer(f)
     with f.counted(text(count)) as k:  # rows are as far apart as the longest that they may be
         step = rows.strides[-2] if last else 0
-        _succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
+        succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
     return made if axis == last else e.copied(_exchanged(made, axis, last))
 
 
@@ -121,85 +109,8 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
         values, places = element(f, given, first, x.dtype.itemsize), element(f, start, first)
         with f.counted(length) as i:
             f.store(_INT, i, element(f, places, i))
-        _succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
+        succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
     return order
-
-
-def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
-    """The element in the middle of few numbers, or the mean of the two there; NaN, which is sorted last, if one is.
-
-    Integers and bools are sorted as what they are, and become floats before they are added, as in NumPy's mean.
-    """
-    x = _with_middle(node, inputs)
-    if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
-        raise Unsupported("a median of many numbers")
-    f, dtype = e.function, x.dtype
-    size = dtype.itemsize
-    made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
-    first = made.pointer(f)
-    f.do(f"store i64 0, ptr {place}, align 8")
-    with ExitStack() as stack:
-        offset = x.offset
-        for extent, stride in zip(x.shape, x.strides, strict=True):
-            index = stack.enter_context(f.counted(text(extent)))
-            offset = plus(f, offset, arrays.times(f, index, str(stride)))
-        value = f.load(dtype, replace(x, shape=(), strides=(), offset=offset).pointer(f))
-        position = f.emit(f"load i64, ptr {place}, align 8")
-        f.store(dtype, value, element(f, first, position, size))
-        f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
-    count = f.emit(f"load i64, ptr {place}, align 8")
-    f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
-    middle = _middle(e, first, count, dtype, node.dtype)
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return Scalar(middle, node.dtype, False)
-
-
-def _medians(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """Along one axis of known extents: of each of the vectors there."""
-    x, f = _with_middle(node, inputs), e.function
-    axis = node.attrs["axis"]
-    if len(axis) != 1 or not 0 < e.known(x.shape)[axis[0]] <= _FEW:
-        raise Unsupported("medians along several axes, or of many numbers")
-    order = [*(k for k in range(len(x.shape)) if k != axis[0] % len(x.shape)), axis[0]]
-    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
-    made, out = e.copied(replace(x, shape=shape, strides=strides, owned=False)), e.fresh(node.shape, node.dtype)
-    start, told, length = made.pointer(f), out.pointer(f), text(shape[-1])
-    with f.counted(math.prod(made.capacity[:-1])) as k:
-        row = element(f, start, k, made.strides[-2])
-        f.store(node.dtype, _middle(e, row, length, x.dtype, node.dtype), element(f, told, k, node.dtype.itemsize))
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return out
-
-
-def _with_middle(node: Node, inputs: Sequence[Any]) -> Array:
-    """An array of numbers that have a median of this type."""
-    (x,) = inputs
-    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
-        raise Unsupported("a median of other numbers")
-    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
-        raise Unsupported("a median in another precision")
-    return x
-
-
-def _middle(e: Emitter, first: str, count: str, dtype: Dtype, result: Dtype) -> str:
-    """The median of so many numbers side by side, which are sorted; ``result``: its type."""
-    f, kind, size = e.function, register_type(result), dtype.itemsize
-    _succeed(e, dtypes.sort(dtype, None), f"ptr {first}, i64 {count}")
-    upper = f.emit(f"lshr i64 {count}, 1")
-    high = f.load(dtype, element(f, first, upper, size))
-    odd = f.emit(f"trunc i64 {count} to i1")
-    lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
-    low = f.load(dtype, element(f, first, lower, size))
-    low, high = (f.cast(each, dtype, result) for each in (low, high))
-    low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
-    mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
-    middle = f.select(odd, kind, high, mean)
-    if dtype.kind == "f":
-        last = f.load(dtype, element(f, first, f.emit(f"sub i64 {count}, 1"), size))
-        middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
-    return middle
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
@@ -449,5 +360,6 @@ def _call(e: Emitter, function: InnerLoop, kind: str, arguments: str) -> str:
     return e.function.emit(call)
 
 
-def _succeed(e: Emitter, function: InnerLoop, arguments: str) -> None:
+def succeed(e: Emitter, function: InnerLoop, arguments: str) -> None:
+    """A call of a function that gives a negative number where it fails."""
     e.function.fail_if(e.function.emit(f"icmp slt i32 {_call(e, function, 'i32', arguments)}, 0"))
