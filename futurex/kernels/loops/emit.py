@@ -18,6 +18,7 @@ import numpy as np
 from futurex.kernels.loops import (
     control,
     elementwise,
+    factors,
     fourier,
     groups,
     indexing,
@@ -415,6 +416,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     **dict.fromkeys(
         ("sum", "free_sum", "prod", "max", "free_max", "min", "any", "all"), reductions.reduction
     ),
+    "ufunc_reduce": reductions.of_ufunc,
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
     "accumulate": reductions.accumulate,
@@ -422,6 +424,8 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "iota": sizes.iota,
     "room": sizes.room,
     "checked_labels": elementwise.checked_labels,
+    "choose": elementwise.choose,
+    **dict.fromkeys(("divmod", "modf", "frexp"), elementwise.of_several),
     "matmul": linear.matmul,
     "matmul_epilogue": linear.matmul_with_bias,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
@@ -435,6 +439,13 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "reduceat": groups.reduceat,
     "quantile": quantiles.quantile,
     "svd": linear.singular,
+    "eigh": factors.eigen,
+    "eigvalsh": factors.eigenvalues,
+    "svdvals": factors.singular_values,
+    "condition_number": factors.condition,
+    "qr": factors.orthogonal,
+    "lstsq": factors.least_squares,
+    "pinv": factors.pseudoinverse,
     "cofactor": linear.cofactor,
     "solve": linear.solve,
     "solve_triangular": triangular.solve,
