@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -43,18 +44,21 @@ _BINS = {
     "np.digitize(_0, _1, True)": True,
 }
 """And whether those count that lie left of a bin's edge, or on it."""
+_LEXSORT = re.compile(r"np\.lexsort\(\((_\d+, )*_\d+,?\)\)")
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``."""
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``lexsort``."""
     if node.attrs["call"] in _BINS:
         keys, bins = inputs
-        _rises(e, vector(bins))
-        return _searchsorted(e, (bins, keys), _BINS[node.attrs["call"]])
+        rises(e, vector(bins))
+        return places(e, (bins, keys), _BINS[node.attrs["call"]])
+    if _LEXSORT.fullmatch(node.attrs["call"]):
+        return _in_several_orders(e, list(map(vector, inputs)))
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
-    return _searchsorted(e, inputs, side == "left")
+    return places(e, inputs, side == "left")
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
@@ -113,6 +117,22 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
     return order
 
 
+def _in_several_orders(e: Emitter, keys: Sequence[Array]) -> Array:
+    """``lexsort``: by each key, in the order that those before it have left."""
+    f, length = e.function, keys[0].shape[0]
+    if any(each.shape[0] != length for each in keys):
+        raise Unsupported("keys of which it is not known whether they are equally long")
+    order = e.fresh((length,), _INT)
+    start = order.pointer(f)
+    with f.counted(text(length)) as i:
+        f.store(_INT, i, element(f, start, i))
+    for key in keys:
+        source = key if key.contiguous else e.copied(key)
+        function = dtypes.argsort(key.dtype, "stable")
+        succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(length)}")
+    return order
+
+
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
     """``unique`` of integers and bools, with all that it tells; equal floats may be different numbers."""
     (x,) = inputs
@@ -155,7 +175,7 @@ def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
     ]  # fmt: skip
 
 
-def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
+def places(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     """Binary searches, each in what the one before left open: that tells in arrays that are not sorted, too."""
     if not searches_alike():
         raise Unsupported("searches in an order that NumPy has not written down")
@@ -203,7 +223,7 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     return e.unboxed(out)
 
 
-def _rises(e: Emitter, bins: Array) -> None:
+def rises(e: Emitter, bins: Array) -> None:
     """Fails for edges that fall somewhere: of those that always fall NumPy searches from the other end."""
     f, falls = e.function, e.function.variable("i64")
     start, step = bins.pointer(f), bins.strides[0]
