@@ -191,10 +191,10 @@ def choose(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     return out
 
 
-def of_several(e: Emitter, node: Node, inputs: Sequence[Value]) -> list[Value]:
+def of_several(e: Emitter, node: Node, inputs: Sequence[Value]) -> list[Array]:
     """A ufunc with two results, of arrays, by NumPy's loop."""
-    ufunc, avals = node.record.kernel, node.aval
-    assert isinstance(avals, tuple)
+    ufunc: Any = node.record.kernel
+    avals: Any = node.aval
     if not any(isinstance(value, Array) for value in inputs):
         raise Unsupported(f"{node.op} of numbers")
     try:

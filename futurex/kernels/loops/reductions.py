@@ -164,7 +164,7 @@ def cumsum(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def accumulate(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``accumulate``, and ``cumprod``: the same of another ufunc whose results are of the type of what it takes."""
-    if node.attrs["ufunc"] not in _ACCUMULATED or node.attrs["out"] is not None:
+    if node.attrs["ufunc"] not in _ACCUMULATED or node.attrs["out"] not in (None, inputs[0].dtype):
         raise Unsupported(f"running results of {node.attrs['ufunc']}")
     return _running(e, node, inputs, ufunc_named(node.attrs["ufunc"]))
 
