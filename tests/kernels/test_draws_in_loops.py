@@ -96,6 +96,21 @@ def test_choices_of_the_older_generator(at_once):
         assert outcome(f, np.random.RandomState(seed), 1.5) == outcome(choices, np.random.RandomState(seed), 1.5)
 
 
+def test_as_many_probabilities_as_the_run_knows(at_once):
+    def words(rng, corpus):
+        p = np.bincount(corpus, minlength=6) ** 0.75
+        p, x = p / p.sum(), np.zeros(3, int)
+        for _ in range(ROUNDS):
+            x = 3 * x % 1000 + rng.choice(6, size=3, p=p)
+        return x
+
+    f = fx.futurize(words)
+    for corpus in ([0, 5, 2, 2], [1, 1], [0, 6, 2]):
+        corpus = np.array(corpus)
+        assert outcome(f, KINDS["PCG64"](), corpus) == outcome(words, KINDS["PCG64"](), corpus)
+    assert calls_of_loops(f, [KINDS["PCG64"](), np.array([0, 5, 2, 2])]) == []
+
+
 def probable(rng, p):
     x = 0
     for _ in range(ROUNDS):

@@ -1,4 +1,5 @@
-"""Eigenvalues, QR, least squares and pseudoinverses in compiled loops: NumPy's bits and errors, no call of Python."""
+"""Eigenvalues, QR, least squares, polynomials and pseudoinverses in compiled loops: NumPy's bits and errors, no call of
+Python."""
 
 from __future__ import annotations
 
@@ -56,6 +57,17 @@ def pseudoinverses(a, _):
     return found
 
 
+def polynomials(a, b):
+    found, places, weights = np.zeros((ROUNDS, 4)), np.arange(7), np.linspace(0.5, 2.0, 7)
+    for k in range(ROUNDS):
+        x, y = np.sort(a[k, :2].ravel()), a[k, 2:].ravel()
+        found[k] = np.polyfit(x, y, 3) + np.polyfit(y, x, 0)[0]
+        found[k, 1:] += np.polyfit(places, y[:7], 2) - np.polyfit(x[:7] + k, y[:7], 2, w=weights)
+        found[k, :2] += np.polyfit(x, a[k].reshape(8, 2), 1)[1] + np.polyfit(places, a[k].ravel()[:14:2], 1)
+        found[k, 2:] -= np.polyfit(x[:7], a[k].ravel()[:14].reshape(7, 2), 1, w=weights)[0]
+    return found
+
+
 def matrices(dtype):
     a = RNG.normal(size=(ROUNDS, 4, 4))
     a[::5, 3] = a[::5, 2]
@@ -65,7 +77,7 @@ def matrices(dtype):
 
 @pytest.mark.parametrize("function, dtype", [
     (eigenvalues, "f8"), (eigenvalues, "f4"), (triangles, "f8"), (triangles, "f4"), (solutions, "f8"),
-    (solutions, "f4"), (pseudoinverses, "f8"),
+    (solutions, "f4"), (pseudoinverses, "f8"), (polynomials, "f8"),
 ])  # fmt: skip
 def test_bits(function, dtype, at_once):
     f, operands = fx.futurize(function), matrices(dtype)
@@ -86,9 +98,11 @@ FACTORS = {
     "qr": lambda a: L.qr(a)[1],
     "lstsq": lambda a: L.lstsq(a, a[0], rcond=None)[0],
     "pinv": L.pinv,
+    "polyfit": lambda a: np.polyfit(a[0], a[1], 2),
 }
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FACTORS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
 def test_what_has_no_factors(name, value, at_once):

@@ -210,9 +210,13 @@ class _Drawn:
             return self.whole(aval, [constant(count, _INT, True)])
         (p,) = given
         self._suits(aval, _INT)
-        if not isinstance(p, Array) or p.shape != (count,) or p.dtype not in _CLOSE:
+        if not isinstance(p, Array) or len(p.shape) != 1 or p.dtype not in _CLOSE:
             raise Unsupported("probabilities of another kind")
         e, f = self.e, self.f
+        if not p.static:  # as counts of what the run knows
+            f.fail_if(f.emit(f"icmp ne i64 {arrays.text(p.shape[0])}, {count}"))
+        elif p.shape != (count,):
+            raise Unsupported("more or fewer probabilities")
         p = elementwise.operand(e, p, _FLOAT)
         sums, first, step = e.fresh((count,), _FLOAT), p.pointer(f), p.strides[0]
         start, total = sums.pointer(f), f.variable("double")

@@ -447,6 +447,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "qr": factors.orthogonal,
     "lstsq": factors.least_squares,
     "pinv": factors.pseudoinverse,
+    "polyfit": factors.polynomial,
     "cofactor": linear.cofactor,
     "solve": linear.solve,
     "solve_triangular": triangular.solve,

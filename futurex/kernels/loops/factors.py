@@ -1,7 +1,5 @@
-"""Eigenvalues, QR, least squares and pseudoinverses in compiled loops, by the loops of LAPACK behind NumPy's functions.
-
-What they cannot factorise is a failure, as in :mod:`linear`.
-"""
+"""Eigenvalues, QR, least squares, polynomials and pseudoinverses in compiled loops, by LAPACK's loops behind NumPy's
+functions. What they cannot factorise is a failure, as in :mod:`linear`."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ import numpy as np
 from futurex.kernels.loops import elementwise
 from futurex.kernels.loops.arrays import Array, Extent
 from futurex.kernels.loops.linear import DOUBLE, checked, double, lapack, product
+from futurex.kernels.loops.reductions import reduced
 from futurex.kernels.loops.searching import element
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
@@ -106,12 +105,67 @@ def least_squares(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``lstsq``: the run tells whether there are residuals, which are those of matrices of full rank."""
     a, b = _matrix(e, inputs[0]), double(e, inputs[1])
     (m, n), f, rcond = a.capacity, e.function, node.attrs["rcond"]
-    if len(b.shape) == 1:
+    x, rest, rank, values = _least_squares(e, a, b, np.finfo(float).eps * max(n, m) if rcond is None else float(rcond))
+    avals: Any = node.aval
+    if m <= n:
+        rest = replace(rest, shape=(0,), owned=False)
+    else:
+        many = rest.capacity[0]
+        full = f.emit(f"icmp eq i32 {f.load(_RANK, rank.pointer(f))}, {n}")
+        rest = replace(rest, shape=(Extent(f.select(full, "i64", str(many), "0"), many),), owned=False)
+    found = [elementwise.operand(e, each, aval.dtype) for each, aval in zip((x, rest), avals[:2], strict=True)]
+    number = e.unboxed(elementwise.operand(e, rank, avals[2].dtype))
+    return [*found, number, elementwise.operand(e, values, avals[3].dtype)]
+
+
+def polynomial(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``polyfit`` in double precision: powers, scaled by columns, and their least squares; where these are not of full
+    rank NumPy has something to warn of."""
+    if any(not isinstance(each, Array) or each.dtype.kind not in "biuf" or each.dtype.itemsize < 8 for each in inputs):
+        raise Unsupported("a polynomial in another precision")
+    x, y, *weights = (elementwise.operand(e, each, DOUBLE) for each in inputs)
+    f, rcond, order = e.function, node.attrs["rcond"], node.attrs["deg"] + 1
+    (m,) = e.known(x.shape)
+    if not m or not y.static or y.shape[0] != m:
+        raise Unsupported("a polynomial through nothing")
+    powers, squares = e.fresh((m, order), DOUBLE), e.fresh((m, order), DOUBLE)
+    given, told, power = x.pointer(f), powers.pointer(f), f.variable("double")
+    with f.counted(m) as row:
+        value = f.load(DOUBLE, element(f, given, row, x.strides[0]))
+        f.store(DOUBLE, "1.0", power)
+        last = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {order}')}, {order - 1}")
+        f.store(DOUBLE, "1.0", element(f, told, last))
+        for k in range(1, order):
+            following = value if k == 1 else f.emit(f"fmul double {f.load(DOUBLE, power)}, {value}")
+            f.store(DOUBLE, following, power)
+            f.store(DOUBLE, following, element(f, told, f.emit(f"sub i64 {last}, {k}")))
+    for each in weights:
+        column = replace(each, shape=(m, 1), strides=(each.strides[0], 0), owned=False)
+        elementwise.by_loop(e, np.multiply, [powers, column], powers)
+        weighted = e.fresh(y.shape, DOUBLE)
+        elementwise.by_loop(e, np.multiply, [y, each if len(y.shape) == 1 else column], weighted)
+        y = weighted
+    elementwise.by_loop(e, np.multiply, [powers, powers], squares)
+    scale = reduced(e, "sum", squares, (0,), DOUBLE, keepdims=False)
+    elementwise.by_loop(e, np.sqrt, [scale], scale)
+    elementwise.by_loop(e, np.divide, [powers, scale], powers)
+    cutoff = float(m * np.finfo(float).eps) if rcond is None else float(rcond)
+    found, _, rank, _ = _least_squares(e, powers, y, cutoff)
+    f.fail_if(f.emit(f"icmp ne i32 {f.load(_RANK, rank.pointer(f))}, {order}"))
+    if len(found.shape) == 2:
+        scale = replace(scale, shape=(order, 1), strides=(8, 0), owned=False)
+    elementwise.by_loop(e, np.divide, [found, scale], found)
+    return found
+
+
+def _least_squares(e: Emitter, a: Array, b: Array, cutoff: float) -> tuple[Array, Array, Array, Array]:
+    """Solutions, residuals, rank and singular values."""
+    (m, n), vector = a.capacity, len(b.shape) == 1
+    if vector:
         b = replace(b, shape=(*b.shape, 1), strides=(*b.strides, 8), owned=False)
     if len(b.shape) != 2 or not b.capacity[1] or b.capacity[0] != m:
         raise Unsupported("least squares of their own kind")
     many = b.capacity[1]
-    cutoff = np.finfo(float).eps * max(n, m) if rcond is None else float(rcond)
     limit = e.cell(constant(cutoff, DOUBLE, False))
     x, rest, values = e.fresh((n, many), DOUBLE), e.fresh((many,), DOUBLE), e.fresh((min(m, n),), DOUBLE)
     rank = e.fresh((), _RANK)
@@ -121,17 +175,7 @@ def least_squares(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         raise Unsupported("least squares")
     operands = [(a, 2), (b, 2), (limit, 0), (x, 2), (rest, 1), (rank, 0), (values, 1)]
     _factorized(e, loop, operands, [m, n, many, min(m, n)])
-    avals: Any = node.aval
-    if m <= n:
-        rest = replace(rest, shape=(0,), owned=False)
-    else:
-        full = f.emit(f"icmp eq i32 {f.load(_RANK, rank.pointer(f))}, {n}")
-        rest = replace(rest, shape=(Extent(f.select(full, "i64", str(many), "0"), many),), owned=False)
-    if len(avals[0].shape) == 1:
-        x = replace(x, shape=(n,), strides=(8,))
-    found = [elementwise.operand(e, each, aval.dtype) for each, aval in zip((x, rest), avals[:2], strict=True)]
-    number = e.unboxed(elementwise.operand(e, rank, avals[2].dtype))
-    return [*found, number, elementwise.operand(e, values, avals[3].dtype)]
+    return (replace(x, shape=(n,), strides=(8,)) if vector else x), rest, rank, values
 
 
 def pseudoinverse(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
