@@ -44,6 +44,17 @@ def between_edges(x, y, edges):
     return found
 
 
+def of_pairs(x, y, edges):
+    found = np.zeros((ROUNDS, 4, 5))
+    for k in range(ROUNDS):
+        counts, one, two = np.histogram2d(x[k % 9], y[:, k % 9], bins=4)
+        found[k, :, :4], found[k, 0, 4], found[k, 1, 4] = counts, one[1], two[3]
+        found[k] += np.histogram2d(x[:, 2], y[k % 9], bins=(4, 5), range=[[-2, 3], (-0.5, 2.5)], density=True)[0]
+        found[k, 1:] -= np.histogram2d(x[x[:, 0] >= x[k % 9, 0], 1], x[x[:, 0] >= x[k % 9, 0], 2], [3, 5])[0]
+        x = x[:, ::-1] + x[k % 4]
+    return found
+
+
 def orders(x, y, edges):
     found = np.zeros((ROUNDS, 2, 9), int)
     for k in range(ROUNDS):
@@ -57,7 +68,7 @@ def drawn(dtype, zeros=0.0):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i8", "i4", "u1"])
-@pytest.mark.parametrize("function", [of_its_own_range, of_a_given_range, between_edges, orders])
+@pytest.mark.parametrize("function", [of_its_own_range, of_a_given_range, between_edges, of_pairs, orders])
 def test_bits(function, dtype, at_once):
     f, edges = fx.futurize(function), np.array([-2.0, -1.0, 0.0, 0.0, 2.5])
     if function is between_edges:
@@ -71,7 +82,7 @@ def test_bits(function, dtype, at_once):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.0, 1e308, -1e308, 5e-324, 2.0**60])
-@pytest.mark.parametrize("function", [of_its_own_range, of_a_given_range, between_edges, orders])
+@pytest.mark.parametrize("function", [of_its_own_range, of_a_given_range, between_edges, of_pairs, orders])
 def test_what_is_no_range(function, value, at_once):
     f, y, edges = fx.futurize(function), drawn("f8"), np.array([-2.0, -1.0, 0.0, 1.0, 2.5])
     for x in (np.full((9, 9), value), np.where(y > 1, value, y), np.where(y == 0, value, np.abs(y))):

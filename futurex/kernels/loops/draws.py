@@ -18,8 +18,7 @@ import numpy as np
 
 from futurex.kernels.loops import arrays, elementwise, streams
 from futurex.kernels.loops.arrays import Array
-from futurex.kernels.loops.function import Function
-from futurex.kernels.loops.searching import element
+from futurex.kernels.loops.searching import behind, element
 from futurex.kernels.loops.streams import Stream
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, constant
@@ -237,7 +236,7 @@ class _Drawn:
         told = out.pointer(f)
         state, function = self._uniform()
         with f.counted(numbers) as k:
-            f.store(_INT, _behind(f, start, count, f.emit(f"call double {function}(ptr {state})")), element(f, told, k))
+            f.store(_INT, behind(f, start, count, f.emit(f"call double {function}(ptr {state})")), element(f, told, k))
         e.memory.hold(sums.place)
         e.memory.release(sums.place)
         return out if aval.shape else Scalar(f.load(_INT, told), _INT, aval.weak)
@@ -342,25 +341,3 @@ class _Drawn:
             kind = "double" if dtype == _FLOAT else "i64"
             f.store(dtype, f.emit(call), f.emit(f"getelementptr {kind}, ptr {start}, i64 {k}"))
         return out
-
-
-def _behind(f: Function, start: str, count: int, number: str) -> str:
-    """How many of so many numbers that do not fall are not above a number."""
-    low, length = f.variable("i64"), f.variable("i64")
-    f.store(_INT, "0", low)
-    f.store(_INT, str(count), length)
-    head, body, done = f.label(), f.label(), f.label()
-    f.jump(head)
-    f.place(head)
-    left = f.load(_INT, length)
-    f.branch(f.emit(f"icmp sgt i64 {left}, 0"), body, done)
-    f.place(body)
-    half, begun = f.emit(f"lshr i64 {left}, 1"), f.load(_INT, low)
-    middle = f.emit(f"add i64 {begun}, {half}")
-    beyond = f.emit(f"fcmp ole double {f.load(_FLOAT, element(f, start, middle))}, {number}")
-    f.store(_INT, f.select(beyond, "i64", f.emit(f"add i64 {middle}, 1"), begun), low)
-    rest = f.emit(f"sub i64 {f.emit(f'sub i64 {left}, {half}')}, 1")
-    f.store(_INT, f.select(beyond, "i64", rest, half), length)
-    f.jump(head)
-    f.place(done)
-    return f.load(_INT, low)

@@ -1,4 +1,4 @@
-"""``np.histogram`` in compiled loops: bins of one width by NumPy's own steps, others by searches for their edges.
+"""``np.histogram`` and ``histogram2d`` in compiled loops: bins of one width by NumPy's own steps, others by searches.
 
 What NumPy refuses, and ranges whose ends are not exact in double precision, are failures.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from futurex.kernels.loops import arrays, dtypes, elementwise, quantiles
 from futurex.kernels.loops.arrays import Array, text
 from futurex.kernels.loops.function import Function
-from futurex.kernels.loops.searching import element, places, rises, succeed
+from futurex.kernels.loops.searching import behind, element, places, rises, succeed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, constant, converted
 from futurex.kernels.numba_.scalar import operate
@@ -42,30 +42,48 @@ class _Asked:
     weights: Any = None
 
 
+@dataclass(frozen=True)
+class _AskedOfPairs:
+    """The arguments of a call for pairs of numbers."""
+
+    x: Any
+    y: Any
+    bins: Any = 10
+    range: Any = None
+    density: Any = None
+    weights: Any = None
+
+
 class _Numpy:
     """Stands for NumPy in the text of a call whose arguments are asked for."""
 
-    histogram = _Asked
+    histogram, histogram2d = _Asked, _AskedOfPairs
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``histogram``."""
+    """Calls of NumPy that have a form of their own: ``histogram``, ``histogram2d``."""
     call = node.attrs["call"]
-    if not call.startswith("np.histogram("):
+    if not call.startswith(("np.histogram(", "np.histogram2d(")):
         return quantiles.native(e, node, inputs)
     rest = call.rpartition(")")[2]
     if rest not in ("", "[0]"):
         raise Unsupported("a part of a histogram")
     asked = as_function(call.removesuffix(rest), len(inputs), _Numpy)(*inputs)
-    counts, edges = _histogram(e, asked)
-    return [counts, edges] if not rest else counts
+    found = _histogram(e, asked) if isinstance(asked, _Asked) else _histogram_of_pairs(e, asked)
+    return found if not rest else found[0]
 
 
-def _histogram(e: Emitter, asked: _Asked) -> tuple[Array, Array]:
-    x = asked.a
+def _numbers(x: Any) -> Array:
     if not isinstance(x, Array) or x.dtype.kind not in "iuf" or not x.shape or not 0 < math.prod(x.capacity) <= _MOST:
         raise Unsupported("a histogram of other numbers, or of many")
-    if x.dtype in (np.float32, np.float16, np.uint64) or asked.density not in (None, False, True):
+    if x.dtype in (np.float32, np.float16, np.uint64):
+        raise Unsupported("a histogram in another precision")
+    return x
+
+
+def _histogram(e: Emitter, asked: _Asked) -> list[Array]:
+    x = _numbers(asked.a)
+    if asked.density not in (None, False, True):
         raise Unsupported("a histogram of another kind")
     x = x if x.contiguous else e.copied(x)
     if len(x.shape) > 1:
@@ -80,11 +98,56 @@ def _histogram(e: Emitter, asked: _Asked) -> tuple[Array, Array]:
         if asked.range is not None or weights is not None:
             raise Unsupported("edges that are given, with a range or weights")
         counts, edges = _between(e, x, asked.bins)
-    elif isinstance(asked.bins, int | np.integer) and not isinstance(asked.bins, bool) and 0 < asked.bins <= _MOST:
-        counts, edges = _of_one_width(e, x, int(asked.bins), asked.range, weights)
     else:
+        counts, edges = _of_one_width(e, x, _number_of(asked.bins), asked.range, weights)
+    return [_density(e, counts, [edges]) if asked.density else counts, edges]
+
+
+def _number_of(bins: Any) -> int:
+    if not isinstance(bins, int | np.integer) or isinstance(bins, bool) or not 0 < bins <= _MOST:
         raise Unsupported("a histogram by a rule")
-    return (_density(e, counts, edges) if asked.density else counts), edges
+    return int(bins)
+
+
+def _histogram_of_pairs(e: Emitter, asked: _AskedOfPairs) -> list[Array]:
+    """Each of two numbers is looked for among the edges of its own, those that are outside too."""
+    f, both = e.function, [_numbers(each) for each in (asked.x, asked.y)]
+    both = [x if x.contiguous else e.copied(x) for x in both]
+    bins = asked.bins if isinstance(asked.bins, list | tuple) else (asked.bins,) * 2
+    limits = (None, None) if asked.range is None else asked.range
+    if any(len(x.shape) != 1 for x in both) or len(bins) != 2 or len(limits) != 2:
+        raise Unsupported("a histogram of pairs of another kind")
+    if asked.weights is not None or asked.density not in (None, False, True):
+        raise Unsupported("a histogram of another kind")
+    count = text(both[0].shape[0])
+    if both[0].shape != both[1].shape:
+        f.fail_if(f.emit(f"icmp ne i64 {count}, {text(both[1].shape[0])}"))
+    edges = []
+    for x, number, ends in zip(both, bins, limits, strict=True):
+        known = elementwise.operand(e, x, _FLOAT)
+        edges.append(_edges(e, known, _number_of(number), ends, x.dtype.kind != "f")[0])
+    numbers = [elementwise.operand(e, x, _FLOAT) for x in both]
+    m, n = (each.capacity[0] - 1 for each in edges)
+    out = e.fresh((m, n), _INT)
+    told, starts, ends = out.pointer(f), [x.pointer(f) for x in numbers], [each.pointer(f) for each in edges]
+    with f.counted(m * n) as k:
+        f.store(_INT, "0", element(f, told, k))
+    with f.counted(count) as k:
+        found, inside, done = [], f.label(), f.label()
+        within = "true"
+        for x, start, edge, many in zip(numbers, starts, ends, (m, n), strict=True):
+            value = f.load(_FLOAT, element(f, start, k, x.strides[0]))
+            last = f.emit(f"fcmp oeq double {value}, {f.load(_FLOAT, element(f, edge, str(many)))}")
+            place = f.emit(f"sub i64 {behind(f, edge, many + 1, value)}, {f.emit(f'zext i1 {last} to i64')}")
+            found.append(f.emit(f"sub i64 {place}, 1"))
+            within = f.emit(f"and i1 {within}, {f.emit(f'icmp ult i64 {found[-1]}, {many}')}")
+        f.branch(within, inside, done)
+        f.place(inside)
+        target = element(f, told, f.emit(f"add i64 {f.emit(f'mul i64 {found[0]}, {n}')}, {found[1]}"))
+        f.store(_INT, f.emit(f"add i64 {f.load(_INT, target)}, 1"), target)
+        f.jump(done)
+        f.place(done)
+    return [_density(e, out, edges) if asked.density else elementwise.operand(e, out, _FLOAT), *edges]
 
 
 def _between(e: Emitter, x: Array, edges: Array) -> tuple[Array, Array]:
@@ -110,9 +173,9 @@ def _between(e: Emitter, x: Array, edges: Array) -> tuple[Array, Array]:
     return out, edges
 
 
-def _of_one_width(e: Emitter, x: Array, bins: int, limits: Any, weights: Array | None) -> tuple[Array, Array]:
-    f, count, whole = e.function, text(x.shape[0]), x.dtype.kind != "f"
-    x = elementwise.operand(e, x, _FLOAT)
+def _edges(e: Emitter, x: Array, bins: int, limits: Any, whole: bool) -> tuple[Array, str, str, str]:
+    """Of bins of one width: with the first and the last one, and how far they are apart. ``whole``: of integers."""
+    f = e.function
     first, last, whole_limits = _limits(e, x, limits)
     if whole or whole_limits:
         for each in (first, last):
@@ -125,8 +188,7 @@ def _of_one_width(e: Emitter, x: Array, bins: int, limits: Any, weights: Array |
     )
     extent = f.emit(f"fsub double {last}, {first}")
     f.fail_if(f.emit(f"fcmp uno double {f.emit(f'fsub double {extent}, {extent}')}, 0.0"))
-    number = _text(float(bins))
-    width = f.emit(f"fdiv double {extent}, {number}")
+    width = f.emit(f"fdiv double {extent}, {_text(float(bins))}")
     f.fail_if(f.emit(f"fcmp oeq double {width}, 0.0"))
     edges = e.fresh((bins + 1,), _FLOAT)
     limits_at, falls = edges.pointer(f), f.variable("i64")
@@ -140,6 +202,14 @@ def _of_one_width(e: Emitter, x: Array, bins: int, limits: Any, weights: Array |
         fall = f.emit(f"zext i1 {f.emit(f'fcmp uge double {here}, {following}')} to i64")
         f.store(_INT, f.emit(f"or i64 {f.load(_INT, falls)}, {fall}"), falls)
     f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
+    return edges, first, last, extent
+
+
+def _of_one_width(e: Emitter, x: Array, bins: int, limits: Any, weights: Array | None) -> tuple[Array, Array]:
+    f, count, whole = e.function, text(x.shape[0]), x.dtype.kind != "f"
+    x = elementwise.operand(e, x, _FLOAT)
+    edges, first, last, extent = _edges(e, x, bins, limits, whole)
+    limits_at, number = edges.pointer(f), _text(float(bins))
     out = e.fresh((bins,), _INT if weights is None else _FLOAT)
     told, given = out.pointer(f), x.pointer(f)
     added = None if weights is None else weights.pointer(f)
@@ -209,22 +279,29 @@ def _known(value: Any) -> Scalar:
     return constant(value, _INT if type(value) is int else _FLOAT, True)
 
 
-def _density(e: Emitter, counts: Array, edges: Array) -> Array:
-    """Counts by the widths of their bins, and by all of them."""
-    f, bins, total = e.function, counts.capacity[0], e.function.variable("i64")
-    out = e.fresh((bins,), _FLOAT)
-    given, limits, step, told = counts.pointer(f), edges.pointer(f), edges.strides[0], out.pointer(f)
+def _density(e: Emitter, counts: Array, edges: Sequence[Array]) -> Array:
+    """Counts by the widths of their bins along each axis, and by all of them."""
+    f, total = e.function, e.function.variable("i64")
+    out = e.fresh(counts.shape, _FLOAT)
+    given, told = counts.pointer(f), out.pointer(f)
     f.store(_INT, "0", total)
-    with f.counted(bins) as k:
+    with f.counted(math.prod(counts.capacity)) as k:
         f.store(_INT, f.emit(f"add i64 {f.load(_INT, total)}, {f.load(_INT, element(f, given, k))}"), total)
     f.fail_if(f.emit(f"icmp eq i64 {f.load(_INT, total)}, 0"))
     whole = f.cast(f.load(_INT, total), _INT, _FLOAT)
-    with f.counted(bins) as k:
-        here, following = (
-            f.load(_FLOAT, element(f, limits, each, step)) for each in (k, f.emit(f"add i64 {k}, 1"))
-        )  # fmt: skip
-        number = f.cast(f.load(_INT, element(f, given, k)), _INT, _FLOAT)
-        rate = f.emit(f"fdiv double {number}, {f.emit(f'fsub double {following}, {here}')}")
+    limits = [each.pointer(f) for each in edges]
+    with f.counted(math.prod(counts.capacity)) as k:
+        rate = f.cast(f.load(_INT, element(f, given, k)), _INT, _FLOAT)
+        rest, places = k, list[str]()
+        for extent in reversed(counts.capacity):
+            places.insert(0, f.emit(f"urem i64 {rest}, {extent}"))
+            rest = f.emit(f"udiv i64 {rest}, {extent}")
+        for each, start, place in zip(edges, limits, places, strict=True):
+            here, following = (
+                f.load(_FLOAT, element(f, start, number, each.strides[0]))
+                for number in (place, f.emit(f"add i64 {place}, 1"))
+            )
+            rate = f.emit(f"fdiv double {rate}, {f.emit(f'fsub double {following}, {here}')}")
         f.store(_FLOAT, f.emit(f"fdiv double {rate}, {whole}"), element(f, told, k))
     return out
 

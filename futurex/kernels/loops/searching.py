@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 Dtype = np.dtype[Any]
-_INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
+_INT, _FLOAT, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 _IN_ORDER = {("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 4), ("u", 8)}
 """Numbers of which NumPy adds up the products of a few taps in their order."""
 _SEARCHES = {
@@ -235,6 +235,28 @@ def rises(e: Emitter, bins: Array) -> None:
         more = f.emit(f"zext i1 {f.emit(f'xor i1 {rises}, true')} to i64")
         f.store(_INT, f.emit(f"add i64 {f.load(_INT, falls)}, {more}"), falls)
     f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
+
+
+def behind(f: Function, start: str, count: int, number: str) -> str:
+    """How many of so many numbers that do not fall are not above a number."""
+    low, length = f.variable("i64"), f.variable("i64")
+    f.store(_INT, "0", low)
+    f.store(_INT, str(count), length)
+    head, body, done = f.label(), f.label(), f.label()
+    f.jump(head)
+    f.place(head)
+    left = f.load(_INT, length)
+    f.branch(f.emit(f"icmp sgt i64 {left}, 0"), body, done)
+    f.place(body)
+    half, begun = f.emit(f"lshr i64 {left}, 1"), f.load(_INT, low)
+    middle = f.emit(f"add i64 {begun}, {half}")
+    beyond = f.emit(f"fcmp ole double {f.load(_FLOAT, element(f, start, middle))}, {number}")
+    f.store(_INT, f.select(beyond, "i64", f.emit(f"add i64 {middle}, 1"), begun), low)
+    rest = f.emit(f"sub i64 {f.emit(f'sub i64 {left}, {half}')}, 1")
+    f.store(_INT, f.select(beyond, "i64", rest, half), length)
+    f.jump(head)
+    f.place(done)
+    return f.load(_INT, low)
 
 
 @functools.cache
