@@ -49,7 +49,7 @@ def of_pairs(x, y, edges):
     for k in range(ROUNDS):
         counts, one, two = np.histogram2d(x[k % 9], y[:, k % 9], bins=4)
         found[k, :, :4], found[k, 0, 4], found[k, 1, 4] = counts, one[1], two[3]
-        found[k] += np.histogram2d(x[:, 2], y[k % 9], bins=(4, 5), range=[[-2, 3], (-0.5, 2.5)], density=True)[0]
+        found[k] += np.histogram2d(y[:, 2], y[k % 9], bins=(4, 5), range=[[-2, 3], (-0.5, 2.5)], density=True)[0]
         found[k, 1:] -= np.histogram2d(x[x[:, 0] >= x[k % 9, 0], 1], x[x[:, 0] >= x[k % 9, 0], 2], [3, 5])[0]
         x = x[:, ::-1] + x[k % 4]
     return found
