@@ -105,6 +105,49 @@ def _address(name: str) -> int | None:
         return None
 
 
+@functools.cache
+def chooses_alike() -> bool:
+    """Are this NumPy's choices, permutations and samples those that the code makes of its functions?"""
+    one, two = _address("random_interval"), _address("random_bounded_uint64")
+    if one is None or two is None:
+        return False
+    word, p = ctypes.c_uint64, np.array([0.2, 0.0, 0.5, 0.3])
+    interval = ctypes.CFUNCTYPE(word, ctypes.c_void_p, word)(one)
+    bounded_between = ctypes.CFUNCTYPE(word, ctypes.c_void_p, word, word, word, ctypes.c_bool)(two)
+
+    def bounded(bits: Any, last: int) -> int:
+        return bounded_between(bits, 0, last, 0, False)
+
+    def shuffled(values: list[int], drawn: Callable[[int], int]) -> list[int]:
+        for last in reversed(range(1, len(values))):
+            other = drawn(last)
+            values[last], values[other] = values[other], values[last]
+        return values
+
+    for make in (np.random.default_rng, np.random.RandomState):
+        ours, numpys = make(1), make(1)
+        bits = _bits(ours).ctypes.bit_generator
+        uniform = [ours.random() for _ in range(9)]
+        places = np.searchsorted(p.cumsum() / p.cumsum()[-1], uniform, side="right").tolist()
+        if numpys.choice(4, size=9, p=p).tolist() != places:
+            return False
+        if numpys.permutation(17).tolist() != shuffled(list(range(17)), functools.partial(interval, bits)):
+            return False
+        if make is np.random.default_rng:
+            found: list[int] = []
+            for last in range(13, 20):
+                number = bounded(bits, last)
+                found.append(last if number in found else number)
+            expected = shuffled(found, functools.partial(bounded, bits))
+        else:
+            expected = shuffled(list(range(20)), functools.partial(interval, bits))[:7]
+        if numpys.choice(20, 7, replace=False).tolist() != expected:
+            return False
+        if numpys.random() != ours.random():
+            return False
+    return True
+
+
 def direct(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> list[Any]:
     """A draw of a number, or of a few, by a function of NumPy's. Raises Unsupported for others."""
     aval, attrs = node.aval[1], node.attrs
@@ -121,6 +164,8 @@ def direct(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> list
         raise Unsupported("a draw of many numbers")
     drawn = _Drawn(e, stream, attrs["legacy"])
     if count is not None:
+        if not chooses_alike():
+            raise Unsupported("choices of another NumPy")
         if attrs["names"] not in ((), ("p",)) or not isinstance(options.get(count), int | np.integer):
             raise Unsupported(f"a {method} of what only the run knows")
         kind = method if replaces else "sample"

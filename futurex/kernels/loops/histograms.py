@@ -5,9 +5,10 @@ What NumPy refuses, and ranges whose ends are not exact in double precision, are
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from futurex.kernels.loops import arrays, dtypes, elementwise, quantiles
 from futurex.kernels.loops.arrays import Array, text
 from futurex.kernels.loops.function import Function
-from futurex.kernels.loops.searching import behind, element, places, rises, succeed
+from futurex.kernels.loops.searching import behind, element, rises, succeed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, constant, converted
 from futurex.kernels.numba_.scalar import operate
@@ -66,8 +67,8 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if not call.startswith(("np.histogram(", "np.histogram2d(")):
         return quantiles.native(e, node, inputs)
     rest = call.rpartition(")")[2]
-    if rest not in ("", "[0]"):
-        raise Unsupported("a part of a histogram")
+    if rest not in ("", "[0]") or not counts_alike():
+        raise Unsupported("a part of a histogram, or steps of another NumPy")
     asked = as_function(call.removesuffix(rest), len(inputs), _Numpy)(*inputs)
     found = _histogram(e, asked) if isinstance(asked, _Asked) else _histogram_of_pairs(e, asked)
     return found if not rest else found[0]
@@ -79,6 +80,25 @@ def _numbers(x: Any) -> Array:
     if x.dtype in (np.float32, np.float16, np.uint64):
         raise Unsupported("a histogram in another precision")
     return x
+
+
+@functools.cache
+def counts_alike() -> bool:
+    """Does this NumPy round edges as the code below, and put numbers at them where that does?"""
+    x = np.concatenate([np.random.default_rng(0).normal(size=40), np.linspace(-2, 2, 14)])
+    for bins, (first, last) in ((7, (-1.3, 1.9)), (13, (float(x.min()), float(x.max())))):
+        edges = np.arange(bins + 1) * ((last - first) / bins) + first
+        edges[-1] = last
+        inside = x[(x >= first) & (x <= last)]
+        places = np.minimum(np.searchsorted(edges, inside, side="right") - 1, bins - 1)
+        expected = np.bincount(places, minlength=bins)
+        counts, limits = np.histogram(x, bins, (first, last))
+        pairs, one, two = np.histogram2d(x, x, bins, [(first, last)] * 2)
+        if not all(np.array_equal(each, edges) for each in (limits, one, two)):
+            return False
+        if counts.tolist() != expected.tolist() or pairs.tolist() != np.diag(expected).tolist():
+            return False
+    return True
 
 
 def _histogram(e: Emitter, asked: _Asked) -> list[Array]:
@@ -158,18 +178,18 @@ def _between(e: Emitter, x: Array, edges: Array) -> tuple[Array, Array]:
     rises(e, edges)
     made = e.copied(x)
     succeed(e, dtypes.sort(x.dtype, None), f"ptr {made.pointer(f)}, i64 {count}")
-    bins, step = edges.capacity[0] - 1, edges.strides[0]
-    first = replace(edges, shape=(bins,), owned=False)
-    last = replace(edges, shape=(1,), offset=arrays.plus(f, edges.offset, str(bins * step)), owned=False)
-    below, ends = places(e, (made, first), True), places(e, (made, last), False)
-    starts, end, out = below.pointer(f), f.load(_INT, ends.pointer(f)), e.fresh((bins,), _INT)
+    sorted_ = elementwise.operand(e, made, _FLOAT)  # as NumPy looks for edges that are floats
+    bins, start, limits = edges.capacity[0] - 1, sorted_.pointer(f), edges.pointer(f)
+    out, before = e.fresh((bins,), _INT), f.variable("i64")
     told = out.pointer(f)
+    f.store(_INT, behind(f, start, count, f.load(_FLOAT, limits), strictly=True), before)
     with f.counted(bins) as k:
         following = f.emit(f"add i64 {k}, 1")
-        inner = f.emit(f"icmp slt i64 {following}, {bins}")
-        behind = f.load(_INT, element(f, starts, f.select(inner, "i64", following, "0")))
-        behind = f.select(inner, "i64", behind, end)
-        f.store(_INT, f.emit(f"sub i64 {behind}, {f.load(_INT, element(f, starts, k))}"), element(f, told, k))
+        edge = f.load(_FLOAT, element(f, limits, following, edges.strides[0]))
+        below, upto = behind(f, start, count, edge, strictly=True), behind(f, start, count, edge)
+        end = f.select(f.emit(f"icmp eq i64 {following}, {bins}"), "i64", upto, below)
+        f.store(_INT, f.emit(f"sub i64 {end}, {f.load(_INT, before)}"), element(f, told, k))
+        f.store(_INT, end, before)
     return out, edges
 
 

@@ -52,13 +52,13 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if node.attrs["call"] in _BINS:
         keys, bins = inputs
         rises(e, vector(bins))
-        return places(e, (bins, keys), _BINS[node.attrs["call"]])
+        return _places(e, (bins, keys), _BINS[node.attrs["call"]])
     if _LEXSORT.fullmatch(node.attrs["call"]):
         return _in_several_orders(e, list(map(vector, inputs)))
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
-    return places(e, inputs, side == "left")
+    return _places(e, inputs, side == "left")
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
     ]  # fmt: skip
 
 
-def places(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
+def _places(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     """Binary searches, each in what the one before left open: that tells in arrays that are not sorted, too."""
     if not searches_alike():
         raise Unsupported("searches in an order that NumPy has not written down")
@@ -237,8 +237,8 @@ def rises(e: Emitter, bins: Array) -> None:
     f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
 
 
-def behind(f: Function, start: str, count: int, number: str) -> str:
-    """How many of so many numbers that do not fall are not above a number."""
+def behind(f: Function, start: str, count: int | str, number: str, strictly: bool = False) -> str:
+    """How many of so many numbers that do not fall are not above a number, or below it; NaN, which is last, is not."""
     low, length = f.variable("i64"), f.variable("i64")
     f.store(_INT, "0", low)
     f.store(_INT, str(count), length)
@@ -250,7 +250,8 @@ def behind(f: Function, start: str, count: int, number: str) -> str:
     f.place(body)
     half, begun = f.emit(f"lshr i64 {left}, 1"), f.load(_INT, low)
     middle = f.emit(f"add i64 {begun}, {half}")
-    beyond = f.emit(f"fcmp ole double {f.load(_FLOAT, element(f, start, middle))}, {number}")
+    value = f.load(_FLOAT, element(f, start, middle))
+    beyond = f.emit(f"fcmp {'olt' if strictly else 'ole'} double {value}, {number}")
     f.store(_INT, f.select(beyond, "i64", f.emit(f"add i64 {middle}, 1"), begun), low)
     rest = f.emit(f"sub i64 {f.emit(f'sub i64 {left}, {half}')}, 1")
     f.store(_INT, f.select(beyond, "i64", rest, half), length)
