@@ -113,6 +113,7 @@ class Trace:
         self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
         self.rounds: dict[Any, Any] = {}  # what those of a loop were last found to change, by its body
         self.first_rounds: set[Any] = set()  # loops that need their first round by itself, and how names are before it
+        self.spread: set[Any] = set()  # short ones over large arrays, likewise
         self.collected: dict[Any, Any] = {}  # what rounds of a loop append to lists, by its body
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them

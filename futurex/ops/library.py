@@ -74,13 +74,14 @@ class Hole:
 
 
 @functools.lru_cache(maxsize=4096)
-def _function(call: str, count: int, numpy: Any = np) -> Callable[..., Any]:
+def as_function(call: str, count: int, numpy: Any = np) -> Callable[..., Any]:
+    """A call as a function of its inputs; ``numpy``: what stands for NumPy in it."""
     names = ", ".join(repr(Hole(k)) for k in range(count))
     return eval(f"lambda {names}: {call}", {"np": numpy})
 
 
 def _native(*arrays: Any, call: str) -> Any:
-    result = _function(call, len(arrays))(*arrays)
+    result = as_function(call, len(arrays))(*arrays)
     leaves, structure = flatten(result)
     return leaves[0] if structure is LEAF else tuple(leaves)
 
@@ -133,7 +134,7 @@ def _on_stand_ins(call: str, avals: tuple[Aval, ...]) -> list[Result]:
         for stand_in in (_varied, _ones):
             inputs = [stand_in(aval) for aval in avals]
             try:
-                found.append(_described(_function(call, len(avals))(*inputs), inputs))
+                found.append(_described(as_function(call, len(avals))(*inputs), inputs))
             except NoFixedResult:
                 raise
             except Exception as reason:
@@ -277,7 +278,7 @@ _MEANT = _Meant()
 
 def _meant(*inputs: Node, call: str) -> Any:
     rest = call.rpartition(")")[2]  # an index of one of several results
-    found = _function(call.removesuffix(rest), len(inputs), _MEANT)(*inputs)
+    found = as_function(call.removesuffix(rest), len(inputs), _MEANT)(*inputs)
     if found is NotImplemented:
         return NotImplemented
     leaves, structure = flatten(eval(f"found{rest}", {"found": found}))

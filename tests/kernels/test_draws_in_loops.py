@@ -50,6 +50,20 @@ KINDS = {
 }  # fmt: skip
 
 
+def choices(rng, a):
+    total, last, p = np.zeros(3, int), 0, np.array([0.1, a / 20.0, 0.0, 0.9 - a / 20.0])
+    letters, some, weights = np.array([3, 1, 4, 1, 5]), np.arange(40) * 3, np.float32([0.25, 0.5, 0.25])
+    for k in range(ROUNDS):
+        last += rng.choice(4, p=p) + 10 * rng.choice(7) - rng.choice(letters) + rng.choice(letters[:4], p=p) + k
+        last += rng.choice(3, p=weights) - rng.choice(1)
+        total += rng.choice(9, size=3) - rng.choice(4, 3, p=p) + rng.choice(letters, size=(2, 3)).sum(axis=0)
+        total += rng.permutation(5)[:3] * 2 - rng.permutation(letters)[2:] + rng.permutation(1)[0]
+        total += rng.choice(20, size=3, replace=False) + 3 * rng.choice(3, 3, replace=False)
+        total -= rng.choice(some, size=(2, 3), replace=False)[1]
+        rng.shuffle(some)
+    return total, last, some
+
+
 def outcome(function, rng, *args):
     """What a call gives or raises, and what the generator draws next."""
     try:
@@ -61,7 +75,7 @@ def outcome(function, rng, *args):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("function", [floats, counts])
+@pytest.mark.parametrize("function", [floats, counts, choices])
 def test_samples_and_states_are_numpys(function, kind, at_once):
     f = fx.futurize(function)
     assert calls_of_loops(f, [KINDS[kind](), 1.5]) == []
@@ -73,6 +87,47 @@ def test_the_older_generator(at_once):
     f = fx.futurize(older)
     for seed in range(3):
         assert outcome(f, np.random.RandomState(seed), 1.5) == outcome(older, np.random.RandomState(seed), 1.5)
+
+
+def test_choices_of_the_older_generator(at_once):
+    f = fx.futurize(choices)
+    assert calls_of_loops(f, [np.random.RandomState(0), 1.5]) == []
+    for seed in range(3):
+        assert outcome(f, np.random.RandomState(seed), 1.5) == outcome(choices, np.random.RandomState(seed), 1.5)
+
+
+def test_as_many_probabilities_as_the_run_knows(at_once):
+    def words(rng, corpus):
+        p = np.bincount(corpus, minlength=6) ** 0.75
+        p, x = p / p.sum(), np.zeros(3, int)
+        for _ in range(ROUNDS):
+            x = 3 * x % 1000 + rng.choice(6, size=3, p=p)
+        return x
+
+    f = fx.futurize(words)
+    for corpus in ([0, 5, 2, 2], [1, 1], [0, 6, 2]):
+        corpus = np.array(corpus)
+        assert outcome(f, KINDS["PCG64"](), corpus) == outcome(words, KINDS["PCG64"](), corpus)
+    assert calls_of_loops(f, [KINDS["PCG64"](), np.array([0, 5, 2, 2])]) == []
+
+
+def probable(rng, p):
+    x = 0
+    for _ in range(ROUNDS):
+        x = 3 * x % 1000 + rng.choice(3, p=p)
+    return x
+
+
+@pytest.mark.parametrize("kind", ["f8", "f4"])
+def test_probabilities_that_numpy_refuses_and_those_that_it_takes(kind, at_once):
+    f = fx.futurize(probable)
+    for p in (
+        [0.2, 0.3, 0.5], [0.0, 0.0, 1.0], [0.5, -0.0, 0.5], [0.5, -1e-9, 0.5], [0.2, 0.3, 0.4], [0.2, 0.3, 0.50001],
+        [0.2, 0.3, 0.500000013], [0.2, 0.3, 0.50000002], [np.nan, 0.5, 0.5], [np.inf, 0.5, 0.5], [0.5, 0.5, 1e-300],
+        [0.2, 0.3, 0.500345], [0.3, 0.3, 0.4],
+    ):  # fmt: skip
+        p = np.array(p, kind)
+        assert outcome(f, KINDS["PCG64"](), p) == outcome(probable, KINDS["PCG64"](), p), p
 
 
 def uniform(rng, a):

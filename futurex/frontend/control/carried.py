@@ -15,7 +15,7 @@ from futurex.frontend.cells import Cell
 from futurex.frontend.closing import close
 from futurex.frontend.control import alone
 from futurex.frontend.control.changing import Objects
-from futurex.frontend.control.compact import is_compact
+from futurex.frontend.control.compact import SPREAD, is_compact
 from futurex.frontend.control.either import settled
 from futurex.frontend.control.entry import Carried, are_readonly, at_start, known_after_loop, rebound, stays
 from futurex.frontend.control.nests import nests_of
@@ -409,7 +409,7 @@ def _build_loop(
         [[round_.test], outs], [params, params], round_.scope.start, ["test", "body"]
     )
     if compact and not is_compact(body_graph, compact):
-        raise Escape("a short loop over large arrays", "its rounds run better one by one")
+        raise Escape(SPREAD, "its rounds run better one by one")
     results = iter(emit_many("loop", *starts, *free, test=test_graph, body=body_graph, tape=()) if starts else [])
     state = tuple(
         _after_loop(entry, original, final, results, round_, carried, inside, runs_once)

@@ -11,7 +11,9 @@ from futurex.tree.node import Node
 
 COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
 LESS_COMPACT = 1 << 15  # the same in one of which there would be many copies: compiled loops have no larger ones
-_IN_PARTS = frozenset(("param", "const", "item", "store", "cond", "loop"))  # of which a round writes parts, if any
+SPREAD = "a short loop over large arrays"
+_IN_PARTS = frozenset(("param", "const", "item", "store", "scatter", "cond", "loop"))
+"""Of which a round writes parts, if any."""
 _PICKING = frozenset(("load", "gather"))
 
 

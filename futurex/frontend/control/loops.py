@@ -16,7 +16,7 @@ from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import stage_loop
 from futurex.frontend.control.choices import and_, not_, round_
 from futurex.frontend.control.collected import LEARNED, Appended, Collector
-from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
+from futurex.frontend.control.compact import COMPACT, LESS_COMPACT, SPREAD
 from futurex.frontend.control.growing import Growing
 from futurex.frontend.control.paths import IN_BRANCH, Site
 from futurex.frontend.control.positions import Drawn, lose
@@ -285,6 +285,9 @@ class _Loop:
         """
         trace, before, why, grown = current(), self.get(), "", dict(current().grown)
         kinds = getattr(self.body, "__code__", None), *_kinds(before)
+        compact = self._compact(len(rounds))
+        if (*kinds, compact) in trace.spread:  # as it was around the round before
+            return False
         for peeled in range(PEELED + 1):
             if (*kinds, peeled) in trace.first_rounds and peeled < PEELED:
                 continue
@@ -294,9 +297,11 @@ class _Loop:
                     for k in rounds[:peeled]:
                         self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
-                    self._stage_known(rest, rounds[peeled:], item, peeled < PEELED, self._compact(len(rounds)))
+                    self._stage_known(rest, rounds[peeled:], item, peeled < PEELED, compact)
                 return True
             except Escape as escape:
+                if escape.what == SPREAD:
+                    trace.spread.add((*kinds, compact))
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
                 if trace.exact and trace.crowded:
                     raise  # round by round each would be a branch for each, and again

@@ -10,17 +10,19 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import streams
+from futurex.kernels.loops import arrays, elementwise, streams
 from futurex.kernels.loops.arrays import Array
+from futurex.kernels.loops.searching import behind, element
 from futurex.kernels.loops.streams import Stream
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, constant
+from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -69,6 +71,12 @@ _FUNCTIONS = {
 """Of a ``Generator``. Of the older ``RandomState`` only what is common to both is at hand: its normal numbers come in
 pairs, the second of which waits where nobody else sees it."""
 _UNIFORM, _WHOLE = ("random", "random_sample"), ("integers", "randint")
+_COUNTED = {"choice": "a", "permutation": "x"}
+"""What is drawn of so many numbers from 0 on, and the name of how many."""
+_MOST_COMPARED, _MOST_SHUFFLED = 256, 10000
+"""Numbers of a sample, each of which is compared with those before it; and of how many NumPy may take others."""
+_CLOSE = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 3e-4}
+"""How far from 1 NumPy certainly lets probabilities of these types be in all."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +105,73 @@ def _address(name: str) -> int | None:
         return None
 
 
+@functools.cache
+def chooses_alike() -> bool:
+    """Are this NumPy's choices, permutations and samples those that the code makes of its functions?"""
+    one, two = _address("random_interval"), _address("random_bounded_uint64")
+    if one is None or two is None:
+        return False
+    word, p = ctypes.c_uint64, np.array([0.2, 0.0, 0.5, 0.3])
+    interval = ctypes.CFUNCTYPE(word, ctypes.c_void_p, word)(one)
+    bounded_between = ctypes.CFUNCTYPE(word, ctypes.c_void_p, word, word, word, ctypes.c_bool)(two)
+
+    def bounded(bits: Any, last: int) -> int:
+        return bounded_between(bits, 0, last, 0, False)
+
+    def shuffled(values: list[int], drawn: Callable[[int], int]) -> list[int]:
+        for last in reversed(range(1, len(values))):
+            other = drawn(last)
+            values[last], values[other] = values[other], values[last]
+        return values
+
+    for make in (np.random.default_rng, np.random.RandomState):
+        ours, numpys = make(1), make(1)
+        bits = _bits(ours).ctypes.bit_generator
+        uniform = [ours.random() for _ in range(9)]
+        places = np.searchsorted(p.cumsum() / p.cumsum()[-1], uniform, side="right").tolist()
+        if numpys.choice(4, size=9, p=p).tolist() != places:
+            return False
+        if numpys.permutation(17).tolist() != shuffled(list(range(17)), functools.partial(interval, bits)):
+            return False
+        if make is np.random.default_rng:
+            found: list[int] = []
+            for last in range(13, 20):
+                number = bounded(bits, last)
+                found.append(last if number in found else number)
+            expected = shuffled(found, functools.partial(bounded, bits))
+        else:
+            expected = shuffled(list(range(20)), functools.partial(interval, bits))[:7]
+        if numpys.choice(20, 7, replace=False).tolist() != expected:
+            return False
+        if numpys.random() != ours.random():
+            return False
+    return True
+
+
 def direct(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> list[Any]:
     """A draw of a number, or of a few, by a function of NumPy's. Raises Unsupported for others."""
     aval, attrs = node.aval[1], node.attrs
-    size, method = dict(attrs["options"]).get("size"), attrs["method"]
-    if not isinstance(stream, Stream) or {*dict(attrs["options"])} - {"size"} or "dims" in attrs:
+    options, method = dict(attrs["options"]), attrs["method"]
+    size, count = options.get("size"), _COUNTED.get(method)
+    replaces = options.pop("replace", True) if method == "choice" else True
+    if not isinstance(stream, Stream) or {*options} - {"size", count} or "dims" in attrs:
         raise Unsupported("a draw with options")
-    if not all(isinstance(value, Scalar) and value.dtype in (_INT, _FLOAT) for value in operands):
+    if count is None and not all(isinstance(value, Scalar) and value.dtype in (_INT, _FLOAT) for value in operands):
         raise Unsupported("a draw with parameters that are no numbers")
-    if not streams.in_order(attrs) or (size is not None and aval.shape == ()):
+    if (count is None and not streams.in_order(attrs)) or (size is not None and aval.shape == ()):
         raise Unsupported("a draw with parameters that are not in order")
     if not all(type(extent) is int for extent in aval.shape) or math.prod(aval.shape) > _MOST:
         raise Unsupported("a draw of many numbers")
     drawn = _Drawn(e, stream, attrs["legacy"])
-    if method in _UNIFORM and not operands:
-        made: Any = drawn.uniform(aval)
+    if count is not None:
+        if not chooses_alike():
+            raise Unsupported("choices of another NumPy")
+        if attrs["names"] not in ((), ("p",)) or not isinstance(options.get(count), int | np.integer):
+            raise Unsupported(f"a {method} of what only the run knows")
+        kind = method if replaces else "sample"
+        made: Any = getattr(drawn, kind)(aval, int(options[count]), *operands)
+    elif method in _UNIFORM and not operands:
+        made = drawn.uniform(aval)
     elif method == "uniform":
         made = drawn.between(aval, operands)
     elif method in _WHOLE:
@@ -132,11 +192,14 @@ class _Drawn:
     def uniform(self, aval: Any) -> Any:
         """From 0 to 1: the generator's own function."""
         self._suits(aval, _FLOAT)
-        f, bits = self.f, self._bits()
-        state = f.emit(f"load ptr, ptr {bits}, align 8")
-        place = f.emit(f"getelementptr ptr, ptr {bits}, i64 {_NEXT_DOUBLE}")
-        function = f.emit(f"load ptr, ptr {place}, align 8")
+        state, function = self._uniform()
         return self._filled(aval, f"call double {function}(ptr {state})")
+
+    def _uniform(self) -> tuple[str, str]:
+        """What the generator's function for numbers from 0 to 1 is given, and where it is."""
+        f, bits = self.f, self._bits()
+        place = f.emit(f"getelementptr ptr, ptr {bits}, i64 {_NEXT_DOUBLE}")
+        return f.emit(f"load ptr, ptr {bits}, align 8"), f.emit(f"load ptr, ptr {place}, align 8")
 
     def by(self, function: _Function, aval: Any, operands: Sequence[Scalar]) -> Any:
         self._suits(aval, function.dtype)
@@ -182,6 +245,98 @@ class _Drawn:
         if count:
             f.do(f"call void {address}({passed}, ptr {pointer})")
         return out if aval.shape else Scalar(f.load(_INT, pointer), _INT, aval.weak)
+
+    def choice(self, aval: Any, count: int, *given: Any) -> Any:
+        """Of so many numbers, with replacement: drawn as integers are; those with probabilities by their sums."""
+        if not 0 < count <= _MOST:
+            raise Unsupported("a choice of none, or of many")
+        if not given:
+            return self.whole(aval, [constant(count, _INT, True)])
+        (p,) = given
+        self._suits(aval, _INT)
+        if not isinstance(p, Array) or len(p.shape) != 1 or p.dtype not in _CLOSE:
+            raise Unsupported("probabilities of another kind")
+        e, f = self.e, self.f
+        if not p.static:  # as counts of what the run knows
+            f.fail_if(f.emit(f"icmp ne i64 {arrays.text(p.shape[0])}, {count}"))
+        elif p.shape != (count,):
+            raise Unsupported("more or fewer probabilities")
+        p = elementwise.operand(e, p, _FLOAT)
+        sums, first, step = e.fresh((count,), _FLOAT), p.pointer(f), p.strides[0]
+        start, total = sums.pointer(f), f.variable("double")
+        f.store(_FLOAT, "0.0", total)
+        with f.counted(count) as k:
+            each = f.load(_FLOAT, element(f, first, k, step))
+            f.fail_if(f.emit(f"fcmp ult double {each}, 0.0"))
+            f.store(_FLOAT, f.emit(f"fadd double {f.load(_FLOAT, total)}, {each}"), total)
+            f.store(_FLOAT, f.load(_FLOAT, total), element(f, start, k))
+        whole = f.load(_FLOAT, total)
+        allowed = _CLOSE[given[0].dtype]
+        for word, limit in (("ult", 1.0 - allowed), ("ugt", 1.0 + allowed)):
+            f.fail_if(f.emit(f"fcmp {word} double {whole}, {constant(limit, _FLOAT, True).register}"))
+        with f.counted(count) as k:
+            place = element(f, start, k)
+            f.store(_FLOAT, f.emit(f"fdiv double {f.load(_FLOAT, place)}, {whole}"), place)
+        out, numbers = e.fresh(aval.shape, _INT), math.prod(aval.shape)
+        told = out.pointer(f)
+        state, function = self._uniform()
+        with f.counted(numbers) as k:
+            f.store(_INT, behind(f, start, count, f.emit(f"call double {function}(ptr {state})")), element(f, told, k))
+        e.memory.hold(sums.place)
+        e.memory.release(sums.place)
+        return out if aval.shape else Scalar(f.load(_INT, told), _INT, aval.weak)
+
+    def sample(self, aval: Any, count: int, *given: Any) -> Any:
+        """Some of so many numbers, each once: by Floyd's algorithm, and in a random order; the older generator's are
+        the first ones of a permutation."""
+        self._suits(aval, _INT)
+        size = math.prod(aval.shape)
+        if given or not aval.shape or size > count:
+            raise Unsupported("a sample with probabilities, or of a number")
+        if self.legacy:
+            whole = self.permutation(Aval((count,), _INT), count)
+            return arrays.reshaped(self.f, replace(whole, shape=(size,), owned=False), aval.shape)
+        if size > _MOST_COMPARED or count > _MOST_SHUFFLED:
+            raise Unsupported("a sample of many numbers")
+        f, address, out = self.f, self._function("random_bounded_uint64"), self.e.fresh(aval.shape, _INT)
+        bits, start, there = self._bits(), out.pointer(f), f.variable("i64")
+
+        def bounded(last: str) -> str:
+            return f"call i64 {address}(ptr {bits}, i64 0, i64 {last}, i64 0, i1 zeroext 0)"
+
+        with f.counted(size) as k:
+            last = f.emit(f"add i64 {k}, {count - size}")
+            number = f.emit(bounded(last))
+            f.store(_INT, "0", there)
+            with f.counted(k) as j:
+                same = f.emit(f"icmp eq i64 {f.load(_INT, element(f, start, j))}, {number}")
+                f.store(_INT, f.emit(f"or i64 {f.load(_INT, there)}, {f.emit(f'zext i1 {same} to i64')}"), there)
+            new = f.emit(f"icmp eq i64 {f.load(_INT, there)}, 0")
+            f.store(_INT, f.select(new, "i64", number, last), element(f, start, k))
+        self._shuffled(start, size, bounded)
+        return out
+
+    def permutation(self, aval: Any, count: int) -> Any:
+        """Of so many numbers."""
+        self._suits(aval, _INT)
+        if count > _MOST or aval.shape != (count,):
+            raise Unsupported("a permutation of many")
+        f, address, out = self.f, self._function("random_interval"), self.e.fresh(aval.shape, _INT)
+        bits, start = self._bits(), out.pointer(f)
+        with f.counted(count) as k:
+            f.store(_INT, k, element(f, start, k))
+        self._shuffled(start, count, lambda last: f"call i64 {address}(ptr {bits}, i64 {last})")
+        return out
+
+    def _shuffled(self, start: str, count: int, drawn: Callable[[str], str]) -> None:
+        """From the last one on, each changes places with one that comes before it, or stays."""
+        f = self.f
+        with f.counted(count - 1) as k:
+            last = f.emit(f"sub i64 {count - 1}, {k}")
+            here, there = (element(f, start, each) for each in (last, f.emit(drawn(last))))
+            one, two = f.load(_INT, here), f.load(_INT, there)
+            f.store(_INT, one, there)
+            f.store(_INT, two, here)
 
     def _suits(self, aval: Any, dtype: np.dtype[Any]) -> None:
         if aval.dtype != dtype:

@@ -16,7 +16,7 @@ from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function, out_of_bounds
-from futurex.kernels.numba_.scalar import memory_type
+from futurex.kernels.numba_.scalar import memory_type, register_type
 from futurex.ops.fusion import FORMATS, REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Dtype = np.dtype[Any]
 Value = Scalar | Array
+_MOST_CHOICES = 16
 _COPIES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -164,6 +165,52 @@ def checked_labels(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     out = e.result(labels.shape, node.dtype)
     generated(e, [labels], [out], lambda scalars: [checked(scalars[0], e.kernels.remember)])
     return out
+
+
+def choose(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
+    """``choose``: each element is that of one of a few arrays, by number; one that names none is a failure."""
+    number, *choices = inputs
+    last = len(choices) - 1
+    if not isinstance(number, Array) or number.dtype.kind not in "biu" or last >= _MOST_CHOICES:
+        raise Unsupported("a choice of another kind")
+    if node.attrs["mode"] != "raise" or number.dtype == np.uint64 or node.dtype not in SUPPORTED:
+        raise Unsupported("a choice of another kind")
+    shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+    out = e.result(shape, node.dtype)
+
+    def compute(operands: Sequence[Scalar]) -> list[str]:
+        f = e.function
+        chosen = f.cast(operands[0].register, number.dtype, np.dtype(np.int64))
+        e.kernels.remember(f, f.emit(f"icmp ugt i64 {chosen}, {last}"))
+        *others, found = (values.converted(f, value, node.dtype) for value in operands[1:])
+        for k, value in enumerate(others):
+            found = f.select(f.emit(f"icmp eq i64 {chosen}, {k}"), register_type(node.dtype), value, found)
+        return [found]
+
+    generated(e, inputs, [out], compute)
+    return out
+
+
+def of_several(e: Emitter, node: Node, inputs: Sequence[Value]) -> list[Array]:
+    """A ufunc with two results, of arrays, by NumPy's loop."""
+    ufunc: Any = node.record.kernel
+    avals: Any = node.aval
+    if not any(isinstance(value, Array) for value in inputs):
+        raise Unsupported(f"{node.op} of numbers")
+    try:
+        kinds = ufunc.resolve_dtypes((*(operand_kind(source.aval) for source in node.inputs), None, None))
+    except TypeError as error:
+        raise Unsupported(node.op) from error
+    own, made = kinds[: ufunc.nin], kinds[ufunc.nin :]
+    loop = inner_loop(ufunc, tuple(own), *made)
+    if loop is None or tuple(made) != tuple(aval.dtype for aval in avals):
+        raise Unsupported(f"{node.op} of other numbers")
+    shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+    operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
+    outs = [e.fresh(shape, dtype) for dtype in loop.outputs]
+    strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, *outs)]
+    records.run(e, loop, [*operands, *outs], shape, strides)
+    return outs
 
 
 # -- single values ---------------------------------------------------------------------------------------------------

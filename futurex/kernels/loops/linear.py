@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 Dtype = np.dtype[Any]
-_DOUBLE = np.dtype(np.float64)
+DOUBLE = np.dtype(np.float64)
 _INVALID = 1  # FE_INVALID of x86-64 and AArch64 C libraries
 
 
@@ -87,14 +87,14 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """The norm of all elements, the root of their product with themselves; along an axis, of the sum of squares."""
     (x,) = inputs
     dtype, (ord, axis) = node.dtype, (node.attrs["ord"], node.attrs["axis"])
-    if isinstance(x, Scalar) or x.dtype != dtype or dtype.kind != "f" or ord not in (None, 2, np.inf):
+    if isinstance(x, Scalar) or x.dtype != dtype or dtype.kind != "f" or ord not in (None, 1, 2, np.inf):
         raise Unsupported("a norm of its own kind")
-    if ord == np.inf:
+    if ord in (1, np.inf):
         if len(x.shape) != 1 or (axis is not None and node.attrs["keepdims"]):
             raise Unsupported("a norm of matrices")
         sizes = e.fresh(x.shape, dtype)
         elementwise.by_loop(e, np.absolute, [x], sizes)
-        return e.unboxed(reduced(e, "max", sizes, (0,), dtype, keepdims=False))
+        return e.unboxed(reduced(e, "sum" if ord == 1 else "max", sizes, (0,), dtype, keepdims=False))
     if axis is None:
         if node.attrs["keepdims"] or (len(x.shape) > 1 and (ord == 2 or not x.contiguous)):
             raise Unsupported("a norm of its own kind")
@@ -115,35 +115,35 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def solve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``solve``; like all of LAPACK in double precision, as NumPy calls it."""
-    a, b = (_double(e, value) for value in inputs)
+    a, b = (double(e, value) for value in inputs)
     vector = len(b.shape) == 1
-    loop = _lapack("solve1" if vector else "solve", 2, 1)
+    loop = lapack("solve1" if vector else "solve", 2, 1)
     stack = arrays.broadcast(e.function, [a.shape[:-2], () if vector else b.shape[:-2]])
-    out = e.fresh((*stack, *(b.shape if vector else b.shape[-2:])), _DOUBLE)
+    out = e.fresh((*stack, *(b.shape if vector else b.shape[-2:])), DOUBLE)
     wide = 1 if vector else 2
     core = [a.shape[-1]] if vector else [a.shape[-1], b.shape[-1]]
     steps = [*a.strides[-2:], *b.strides[-wide:], *out.strides[-wide:]]
-    _checked(e, loop, [a, b, out], stack, [2, wide, wide], core, steps)
+    checked(e, loop, [a, b, out], stack, [2, wide, wide], core, steps)
     return elementwise.operand(e, out, node.dtype)
 
 
 def inverse(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``inv``, and ``cholesky`` of the lower triangle."""
-    a = _double(e, inputs[0])
+    a = double(e, inputs[0])
     if node.attrs.get("upper"):
         raise Unsupported("the upper triangle")
-    loop = _lapack("inv" if node.op == "inv" else "cholesky_lo", 1, 1)
-    out = e.fresh(a.shape, _DOUBLE)
-    _checked(e, loop, [a, out], a.shape[:-2], [2, 2], [a.shape[-1]], [*a.strides[-2:], *out.strides[-2:]])
+    loop = lapack("inv" if node.op == "inv" else "cholesky_lo", 1, 1)
+    out = e.fresh(a.shape, DOUBLE)
+    checked(e, loop, [a, out], a.shape[:-2], [2, 2], [a.shape[-1]], [*a.strides[-2:], *out.strides[-2:]])
     return elementwise.operand(e, out, node.dtype)
 
 
 def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``det`` and ``slogdet``."""
-    a = _double(e, inputs[0])
+    a = double(e, inputs[0])
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    loop = _lapack(node.op, 1, len(avals))
-    outs = [e.fresh(a.shape[:-2], _DOUBLE) for _ in avals]
+    loop = lapack(node.op, 1, len(avals))
+    outs = [e.fresh(a.shape[:-2], DOUBLE) for _ in avals]
     strides = [a.strides[:-2], *(out.strides for out in outs)]
     records.run_core(e, loop, [a, *outs], a.shape[:-2], strides, [a.shape[-1]], a.strides[-2:])
     found = [e.unboxed(elementwise.operand(e, out, aval.dtype)) for out, aval in zip(outs, avals, strict=True)]
@@ -152,20 +152,20 @@ def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def cofactor(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``cofactor`` of one little matrix, whose entries are numbers in registers."""
-    a = _double(e, inputs[0])
+    a = double(e, inputs[0])
     extent = a.capacity[-1]
     if len(a.shape) != 2 or not 0 < extent <= minors.MOST:
         raise Unsupported("cofactors of matrices of their own kind")
-    f, out = e.function, e.fresh(a.shape, _DOUBLE)
+    f, out = e.function, e.fresh(a.shape, DOUBLE)
     first, target = a.pointer(f), out.pointer(f)
 
     def entry(i: int, j: int) -> _Number:
         at = f.emit(f"getelementptr i8, ptr {first}, i64 {i * a.strides[0] + j * a.strides[1]}")
-        return _Number(f, f.load(_DOUBLE, at))
+        return _Number(f, f.load(DOUBLE, at))
 
     for (i, j), value in minors.cofactors(extent, functools.cache(entry), _Number(f, "1.0")).items():
         at = f.emit(f"getelementptr i8, ptr {target}, i64 {i * out.strides[0] + j * out.strides[1]}")
-        f.store(_DOUBLE, value.register, at)
+        f.store(DOUBLE, value.register, at)
     return elementwise.operand(e, out, node.dtype)
 
 
@@ -194,35 +194,37 @@ class _Number:
 
 def singular(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``svd`` with its vectors."""
-    a = _double(e, inputs[0])
+    a = double(e, inputs[0])
     (m, n), full = a.capacity[-2:], node.attrs["full_matrices"]
     if node.attrs["hermitian"] or not m or not n:
         raise Unsupported("singular values of a matrix of its own kind")
     p, stack = min(m, n), a.shape[:-2]
-    loop = _lapack("svd_f" if full else "svd_s", 1, 3)
+    loop = lapack("svd_f" if full else "svd_s", 1, 3)
     shapes = (m, m if full else p), (p,), (n if full else p, n)
-    outs = [e.fresh((*stack, *shape), _DOUBLE) for shape in shapes]
+    outs = [e.fresh((*stack, *shape), DOUBLE) for shape in shapes]
     steps = [step for each, wide in zip((a, *outs), (2, 2, 1, 2), strict=True) for step in each.strides[-wide:]]
-    _checked(e, loop, [a, *outs], stack, [2, 2, 1, 2], [m, n, p], steps)
+    checked(e, loop, [a, *outs], stack, [2, 2, 1, 2], [m, n, p], steps)
     avals: Any = node.aval
     return [elementwise.operand(e, out, aval.dtype) for out, aval in zip(outs, avals, strict=True)]
 
 
-def _double(e: Emitter, value: Any) -> Array:
+def double(e: Emitter, value: Any) -> Array:
+    """A matrix, or a stack of them, in double precision."""
     if not isinstance(value, Array) or not value.static or value.dtype.kind == "c":
         raise Unsupported("a matrix of its own kind")
-    return elementwise.operand(e, value, _DOUBLE)
+    return elementwise.operand(e, value, DOUBLE)
 
 
-def _lapack(name: str, inputs: int, outputs: int) -> InnerLoop:
+def lapack(name: str, inputs: int, outputs: int) -> InnerLoop:
+    """What NumPy's functions call, of so many doubles and with so many results."""
     ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name, None)
-    loop = inner_loop(ufunc, (_DOUBLE,) * inputs, *(_DOUBLE,) * outputs) if isinstance(ufunc, np.ufunc) else None
+    loop = inner_loop(ufunc, (DOUBLE,) * inputs, *(DOUBLE,) * outputs) if isinstance(ufunc, np.ufunc) else None
     if loop is None:
         raise Unsupported(name)
     return loop
 
 
-def _checked(
+def checked(
     e: Emitter, loop: InnerLoop, operands: list[Array], stack: Sequence[Size], cores: list[int],
     core: Sequence[Size], steps: Sequence[int],
 ) -> None:  # fmt: skip

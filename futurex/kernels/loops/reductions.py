@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Dtype = np.dtype[Any]
 _UFUNCS: dict[str, Any] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or,
-    "all": np.logical_and,
+    "all": np.logical_and, "fmax": np.fmax, "fmin": np.fmin,
 }  # fmt: skip
 _BUFFER = 8192  # elements that NumPy's iterator reads at a time where dimensions do not merge
 _WORDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -51,6 +51,16 @@ def reduction(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     name = node.op.removeprefix("free_")
     out = reduced(e, name, x, axes_of(len(x.shape), node.attrs["axis"]), node.dtype, node.attrs["keepdims"])
     return e.unboxed(out)
+
+
+def of_ufunc(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``reduce`` of a ufunc for extremes: of ``fmax`` and ``fmin``, which ``nanmax`` and ``nanmin`` are, too."""
+    attrs, x = node.attrs, inputs[0]
+    plain = attrs["initial"] == "default" and not attrs["masked"] and attrs["out"] is None
+    if len(inputs) != 1 or not plain or attrs["ufunc"] not in _UFUNCS or not isinstance(x, Array) or not x.shape:
+        raise Unsupported(f"reductions by {attrs['ufunc']}")
+    axes = axes_of(len(x.shape), attrs["axis"])
+    return e.unboxed(reduced(e, attrs["ufunc"], x, axes, node.dtype, attrs["keepdims"]))
 
 
 def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype, keepdims: bool) -> Array:
@@ -154,7 +164,7 @@ def cumsum(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def accumulate(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``accumulate``, and ``cumprod``: the same of another ufunc whose results are of the type of what it takes."""
-    if node.attrs["ufunc"] not in _ACCUMULATED or node.attrs["out"] is not None:
+    if node.attrs["ufunc"] not in _ACCUMULATED or node.attrs["out"] not in (None, inputs[0].dtype):
         raise Unsupported(f"running results of {node.attrs['ufunc']}")
     return _running(e, node, inputs, ufunc_named(node.attrs["ufunc"]))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
-from futurex.kernels.numba_.scalar import operate, register_type
+from futurex.kernels.numba_.scalar import operate
 from futurex.kernels.numba_.sliding import IN_ORDER, slides
 from futurex.tree.node import Node
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 Dtype = np.dtype[Any]
-_INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
+_INT, _FLOAT, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 _IN_ORDER = {("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 4), ("u", 8)}
 """Numbers of which NumPy adds up the products of a few taps in their order."""
-_FEW = 1024
 _SEARCHES = {
     "np.searchsorted(_0, _1)": "left",
     "np.searchsorted(_0, _1, side='left')": "left",
@@ -45,28 +44,21 @@ _BINS = {
     "np.digitize(_0, _1, True)": True,
 }
 """And whether those count that lie left of a bin's edge, or on it."""
+_LEXSORT = re.compile(r"np\.lexsort\(\((_\d+, )*_\d+,?\)\)")
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``median``."""
-    if node.attrs["call"] == "np.median(_0)":
-        return _median(e, node, inputs)
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``digitize``, ``lexsort``."""
     if node.attrs["call"] in _BINS:
         keys, bins = inputs
-        _rises(e, vector(bins))
-        return _searchsorted(e, (bins, keys), _BINS[node.attrs["call"]])
+        rises(e, vector(bins))
+        return _places(e, (bins, keys), _BINS[node.attrs["call"]])
+    if _LEXSORT.fullmatch(node.attrs["call"]):
+        return _in_several_orders(e, list(map(vector, inputs)))
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
-    return _searchsorted(e, inputs, side == "left")
-
-
-def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """The median of all elements, or along an axis."""
-    attrs = node.attrs
-    if attrs["function"] != "median" or node.aval.weak:
-        raise Unsupported(f"numpy.{attrs['function']}")
-    return _medians(e, node, inputs) if node.ndim else _median(e, node, inputs)
+    return _places(e, inputs, side == "left")
 
 
 # -- sorting ---------------------------------------------------------------------------------------------------------
@@ -85,7 +77,7 @@ def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     length, start = text(rows.shape[-1]), rows.pointer(f)
     with f.counted(text(count)) as k:  # rows are as far apart as the longest that they may be
         step = rows.strides[-2] if last else 0
-        _succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
+        succeed(e, function, f"ptr {element(f, start, k, step)}, i64 {length}")
     return made if axis == last else e.copied(_exchanged(made, axis, last))
 
 
@@ -121,85 +113,24 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
         values, places = element(f, given, first, x.dtype.itemsize), element(f, start, first)
         with f.counted(length) as i:
             f.store(_INT, i, element(f, places, i))
-        _succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
+        succeed(e, function, f"ptr {values}, ptr {places}, i64 {length}")
     return order
 
 
-def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
-    """The element in the middle of few numbers, or the mean of the two there; NaN, which is sorted last, if one is.
-
-    Integers and bools are sorted as what they are, and become floats before they are added, as in NumPy's mean.
-    """
-    x = _with_middle(node, inputs)
-    if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
-        raise Unsupported("a median of many numbers")
-    f, dtype = e.function, x.dtype
-    size = dtype.itemsize
-    made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
-    first = made.pointer(f)
-    f.do(f"store i64 0, ptr {place}, align 8")
-    with ExitStack() as stack:
-        offset = x.offset
-        for extent, stride in zip(x.shape, x.strides, strict=True):
-            index = stack.enter_context(f.counted(text(extent)))
-            offset = plus(f, offset, arrays.times(f, index, str(stride)))
-        value = f.load(dtype, replace(x, shape=(), strides=(), offset=offset).pointer(f))
-        position = f.emit(f"load i64, ptr {place}, align 8")
-        f.store(dtype, value, element(f, first, position, size))
-        f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
-    count = f.emit(f"load i64, ptr {place}, align 8")
-    f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
-    middle = _middle(e, first, count, dtype, node.dtype)
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return Scalar(middle, node.dtype, False)
-
-
-def _medians(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """Along one axis of known extents: of each of the vectors there."""
-    x, f = _with_middle(node, inputs), e.function
-    axis = node.attrs["axis"]
-    if len(axis) != 1 or not 0 < e.known(x.shape)[axis[0]] <= _FEW:
-        raise Unsupported("medians along several axes, or of many numbers")
-    order = [*(k for k in range(len(x.shape)) if k != axis[0] % len(x.shape)), axis[0]]
-    shape, strides = tuple(x.shape[k] for k in order), tuple(x.strides[k] for k in order)
-    made, out = e.copied(replace(x, shape=shape, strides=strides, owned=False)), e.fresh(node.shape, node.dtype)
-    start, told, length = made.pointer(f), out.pointer(f), text(shape[-1])
-    with f.counted(math.prod(made.capacity[:-1])) as k:
-        row = element(f, start, k, made.strides[-2])
-        f.store(node.dtype, _middle(e, row, length, x.dtype, node.dtype), element(f, told, k, node.dtype.itemsize))
-    e.memory.hold(made.place)
-    e.memory.release(made.place)
-    return out
-
-
-def _with_middle(node: Node, inputs: Sequence[Any]) -> Array:
-    """An array of numbers that have a median of this type."""
-    (x,) = inputs
-    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
-        raise Unsupported("a median of other numbers")
-    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
-        raise Unsupported("a median in another precision")
-    return x
-
-
-def _middle(e: Emitter, first: str, count: str, dtype: Dtype, result: Dtype) -> str:
-    """The median of so many numbers side by side, which are sorted; ``result``: its type."""
-    f, kind, size = e.function, register_type(result), dtype.itemsize
-    _succeed(e, dtypes.sort(dtype, None), f"ptr {first}, i64 {count}")
-    upper = f.emit(f"lshr i64 {count}, 1")
-    high = f.load(dtype, element(f, first, upper, size))
-    odd = f.emit(f"trunc i64 {count} to i1")
-    lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
-    low = f.load(dtype, element(f, first, lower, size))
-    low, high = (f.cast(each, dtype, result) for each in (low, high))
-    low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
-    mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
-    middle = f.select(odd, kind, high, mean)
-    if dtype.kind == "f":
-        last = f.load(dtype, element(f, first, f.emit(f"sub i64 {count}, 1"), size))
-        middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
-    return middle
+def _in_several_orders(e: Emitter, keys: Sequence[Array]) -> Array:
+    """``lexsort``: by each key, in the order that those before it have left."""
+    f, length = e.function, keys[0].shape[0]
+    if any(each.shape[0] != length for each in keys):
+        raise Unsupported("keys of which it is not known whether they are equally long")
+    order = e.fresh((length,), _INT)
+    start = order.pointer(f)
+    with f.counted(text(length)) as i:
+        f.store(_INT, i, element(f, start, i))
+    for key in keys:
+        source = key if key.contiguous else e.copied(key)
+        function = dtypes.argsort(key.dtype, "stable")
+        succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(length)}")
+    return order
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
@@ -244,7 +175,7 @@ def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
     ]  # fmt: skip
 
 
-def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
+def _places(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     """Binary searches, each in what the one before left open: that tells in arrays that are not sorted, too."""
     if not searches_alike():
         raise Unsupported("searches in an order that NumPy has not written down")
@@ -292,7 +223,7 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     return e.unboxed(out)
 
 
-def _rises(e: Emitter, bins: Array) -> None:
+def rises(e: Emitter, bins: Array) -> None:
     """Fails for edges that fall somewhere: of those that always fall NumPy searches from the other end."""
     f, falls = e.function, e.function.variable("i64")
     start, step = bins.pointer(f), bins.strides[0]
@@ -304,6 +235,29 @@ def _rises(e: Emitter, bins: Array) -> None:
         more = f.emit(f"zext i1 {f.emit(f'xor i1 {rises}, true')} to i64")
         f.store(_INT, f.emit(f"add i64 {f.load(_INT, falls)}, {more}"), falls)
     f.fail_if(f.emit(f"icmp ne i64 {f.load(_INT, falls)}, 0"))
+
+
+def behind(f: Function, start: str, count: int | str, number: str, strictly: bool = False) -> str:
+    """How many of so many numbers that do not fall are not above a number, or below it; NaN, which is last, is not."""
+    low, length = f.variable("i64"), f.variable("i64")
+    f.store(_INT, "0", low)
+    f.store(_INT, str(count), length)
+    head, body, done = f.label(), f.label(), f.label()
+    f.jump(head)
+    f.place(head)
+    left = f.load(_INT, length)
+    f.branch(f.emit(f"icmp sgt i64 {left}, 0"), body, done)
+    f.place(body)
+    half, begun = f.emit(f"lshr i64 {left}, 1"), f.load(_INT, low)
+    middle = f.emit(f"add i64 {begun}, {half}")
+    value = f.load(_FLOAT, element(f, start, middle))
+    beyond = f.emit(f"fcmp {'olt' if strictly else 'ole'} double {value}, {number}")
+    f.store(_INT, f.select(beyond, "i64", f.emit(f"add i64 {middle}, 1"), begun), low)
+    rest = f.emit(f"sub i64 {f.emit(f'sub i64 {left}, {half}')}, 1")
+    f.store(_INT, f.select(beyond, "i64", rest, half), length)
+    f.jump(head)
+    f.place(done)
+    return f.load(_INT, low)
 
 
 @functools.cache
@@ -449,5 +403,6 @@ def _call(e: Emitter, function: InnerLoop, kind: str, arguments: str) -> str:
     return e.function.emit(call)
 
 
-def _succeed(e: Emitter, function: InnerLoop, arguments: str) -> None:
+def succeed(e: Emitter, function: InnerLoop, arguments: str) -> None:
+    """A call of a function that gives a negative number where it fails."""
     e.function.fail_if(e.function.emit(f"icmp slt i32 {_call(e, function, 'i32', arguments)}, 0"))
