@@ -19,7 +19,7 @@ from futurex.frontend import control, fragments, keyed
 from futurex.frontend.constructing import construct, fills_a_tuple, wrapped
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
-from futurex.frontend.lists import note_growth
+from futurex.frontend.lists import note_growth, puts_an_entry
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
@@ -258,7 +258,9 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
 
         return dispatched_call(function, args, kwargs)
     if is_known(function):
-        args, kwargs = tuple(map(entered_whole, args)), {name: entered_whole(arg) for name, arg in kwargs.items()}
+        entry = args[-1:] if args and puts_an_entry(function, args[0]) else ()  # the list asks what it is
+        args = (*map(entered_whole, args[: len(args) - len(entry)]), *entry)
+        kwargs = {name: entered_whole(arg) for name, arg in kwargs.items()}
         return made_of(function(*args, **kwargs), (args, kwargs))  # futurex's own code is written on traced values
     if fills_a_tuple(function, args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]

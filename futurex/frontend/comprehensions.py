@@ -7,6 +7,7 @@ entry. Else Python goes through them.
 from __future__ import annotations
 
 import builtins
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from futurex.frontend.tracer import Tracer
 
 _ON_DATA = object()
 """The site of an Escape that says that data decides which values have an entry."""
-_OF_LISTS = frozenset((builtins.list, builtins.sorted))
+_OF_LISTS = frozenset((builtins.list, builtins.sorted, collections.deque))
 
 
 def _nothing(*_: Any) -> None:

@@ -22,7 +22,7 @@ from futurex.frontend.contexts import attempt, context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.control.values import asked, read_name
+from futurex.frontend.control.values import read_name
 from futurex.frontend.deferring import check_deferring
 from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, python
@@ -202,9 +202,8 @@ class Runtime:
 
     @staticmethod
     def filled(value: Any) -> Any:
-        """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the
-        truth alone, so that others may be of other types. All else is as it is."""
-        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
+        """An operand of ``and``, ``or`` and ``not`` in a test."""
+        return control.filled(value)
 
     def listed(self, values: Any, line: int, column: int | str, *sources: Any) -> Any:
         """A list that the function wrote out, or what is a new one if its ``sources`` make such."""

@@ -163,7 +163,7 @@ def _counted(values: Any) -> Any:
 @special(list)
 def _list(values: Any = ()) -> Any:
     if isinstance(values, TracedList):
-        return values.as_list()
+        return values.made_as(list)
     return current().remember(list(items(_counted(values))))
 
 
@@ -190,7 +190,7 @@ SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
 @special(sorted)
 def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     if isinstance(values, TracedList):
-        made = values.as_list()
+        made = values.made_as(list)
         made.sort(key=key, reverse=reverse)
         return made
     entries = list(items(_counted(values)))

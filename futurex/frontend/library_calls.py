@@ -24,6 +24,7 @@ from futurex.frontend.errors import Escape, python
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.iteration import column, is_long
+from futurex.frontend.lists import TracedList
 from futurex.frontend.numbers import has_attribute, number_of
 from futurex.frontend.numpy_api.source import CONSTRUCTED
 from futurex.frontend.numpy_api.ufuncs import refuse_loose
@@ -311,6 +312,8 @@ def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 @special(collections.deque)
 def _deque(values: Any = (), maxlen: int | None = None) -> Any:
+    if isinstance(values, TracedList) and maxlen is None:
+        return values.made_as(collections.deque)
     return current().remember(collections.deque(items(values), maxlen))
 
 

@@ -245,9 +245,9 @@ class TracedList:
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
 
-    def as_list(self) -> TracedList:
-        """A new list of its entries."""
-        return _filled(Site(*self.site.place), self.kind, iter(self.columns())) if self.is_deque else self.copy()
+    def made_as(self, made: type) -> TracedList:
+        """A new list or deque of its entries."""
+        return _filled(Site(*self.site.place, made=made), self.kind, iter(self.columns()))
 
     def __add__(self, other: Any) -> TracedList:
         self._check_list("a sum of")
@@ -523,6 +523,11 @@ class TracedMixed(TracedTuples):
 
 def _type_for(kind: Tuple) -> type[TracedTuples]:
     return TracedMixed if isinstance(kind, Mixed) else TracedTuples
+
+
+def puts_an_entry(function: Any, values: Any) -> bool:
+    """Is it a method of this list whose last argument is an entry, which may be a number of either kind?"""
+    return isinstance(values, TracedList) and function.__name__ in ("append", "appendleft", "insert", "__setitem__")
 
 
 def len_of(values: TracedList) -> Any:

@@ -84,6 +84,54 @@ def largest_in_each_window(x):
     return found, len(window)
 
 
+@cases(np.triu(LINKS, 1))
+@cases(LINKS)
+def in_the_order_of_links(links):
+    waiting = links.sum(axis=0)
+    queue, order = deque(k for k in range(len(links)) if waiting[k] == 0), []
+    while queue:
+        here = queue.popleft()
+        order.append(here)
+        for there in range(len(links)):
+            if links[here, there]:
+                waiting[there] -= 1
+                if waiting[there] == 0:
+                    queue.append(there)
+    return order
+
+
+@cases(LINKS, 0, 17)
+@cases(LINKS, 3, 4)
+def it_is_left_when_found(links, start, end):
+    before = np.full(len(links), -1)
+    before[start] = start
+    queue = deque([start])
+    while queue:
+        here = queue.popleft()
+        if here == end:
+            break
+        for there in range(len(links)):
+            if links[here, there] and before[there] < 0:
+                before[there] = here
+                queue.append(there)
+    return before, len(queue)
+
+
+@cases(LINKS, 0, 17)
+@cases(LINKS, 3, 4)
+def a_stack_from_which_a_search_returns(links, start, end):
+    seen, stack = np.zeros(len(links), bool), [start]
+    while stack:
+        here = stack.pop()
+        if here == end:
+            return True, seen
+        for there in range(len(links)):
+            if links[here, there] and not seen[there]:
+                seen[there] = True
+                stack.append(there)
+    return False, seen
+
+
 class Buffer:
     def __init__(self):
         self.waiting = deque()

@@ -35,6 +35,22 @@ def shortest_paths(lengths, start):
     return far, before
 
 
+@cases(LENGTHS)
+@cases(LENGTHS + LENGTHS.T)
+def a_tree_of_the_least_length(lengths):
+    seen, total, heap = np.zeros(len(lengths), bool), 0.0, [(0.0, 0)]
+    while heap:
+        length, here = heapq.heappop(heap)
+        if seen[here]:
+            continue
+        seen[here] = True
+        total += length
+        for there in range(len(lengths)):
+            if lengths[here, there] > 0 and not seen[there]:
+                heapq.heappush(heap, (lengths[here, there], there))
+    return total, seen
+
+
 @cases.signs(X)
 def sorted_by_a_heap(x):
     heap, found = [], []

@@ -8,7 +8,7 @@ instead.
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.choices import and_, assert_, assert_not, body, if_expression, not_, or_
 from futurex.frontend.control.collected import Appended
-from futurex.frontend.control.loops import for_, while_, while_small
+from futurex.frontend.control.loops import filled, for_, while_, while_small
 from futurex.frontend.control.paths import IN_BRANCH, decided
 from futurex.frontend.control.positions import lose, only_looks
 from futurex.frontend.control.rows import Rows, TracedRange
@@ -26,6 +26,7 @@ __all__ = [
     "assert_not",
     "body",
     "decided",
+    "filled",
     "for_",
     "if_",
     "if_expression",

@@ -22,11 +22,12 @@ from futurex.frontend.control.paths import IN_BRANCH, Site
 from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rounds import FIRST_ROUND, IN_TEST
 from futurex.frontend.control.rows import Rows, TracedRange
-from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
+from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth, truth_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.picking import entry_at, is_gathered
+from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
@@ -44,13 +45,19 @@ PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
 
 
+def filled(value: Any) -> Any:
+    """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the truth
+    alone, so that others may be of other types. All else is as it is."""
+    return truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
+
+
 def while_(
     test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names, left: Callable[[], Any] | None
 ) -> None:
     """A ``while`` statement. Runs as Python as long as its test is known; from then on it is staged."""
 
     def goes_on() -> Any:
-        return asked(test() if left is None else and_(not_(left()), test))
+        return asked(test() if left is None else and_(not_(left()), lambda: filled(test())))
 
     rounds, first, around = 0, made_here(), Unrolled(getattr(body, "__code__", None))
     if around.body in current().loops and _staged_instead(goes_on, body, get, set_, names):
