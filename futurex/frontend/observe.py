@@ -23,7 +23,7 @@ from futurex.frontend.rewrite.function import is_rewritten, rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import FX, fx
 from futurex.frontend.standing import is_partial
-from futurex.ops.opaque import NUMBERS, Made, identity, outcome_of
+from futurex.ops.opaque import NUMBERS, Made, identity, is_short, outcome_of
 from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known
@@ -118,9 +118,9 @@ class Observer:
         twin = self.twin(_unwrapped(function))
         make: Callable[[], Any] = functools.partial(twin, *args, **kwargs)
         given = identity(function), tuple(map(type, args))
-        if given in self._numbers and not (self._log or kwargs) and all(map(_is_short, args)):
+        if given in self._numbers and not (self._log or kwargs) and all(map(is_short, args)):
             box = [make()]
-            if type(box[0]) is self._numbers[given] and _is_short(box[0]):
+            if type(box[0]) is self._numbers[given] and is_short(box[0]):
                 return box[0]
             make = box.pop
         leaves, structure = flatten((args, kwargs))
@@ -144,11 +144,6 @@ class Observer:
             if outcome is not None and type(result) in NUMBERS and NUMBERS.issuperset(given[1]):
                 self._numbers[given] = type(result)
         return result
-
-
-def _is_short(value: Any) -> bool:
-    """Is it no int of Python's that 64 bits do not hold?"""
-    return type(value) is not int or -(1 << 63) <= value < 1 << 63
 
 
 def _unwrapped(function: Any) -> Any:

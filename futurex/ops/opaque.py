@@ -128,8 +128,8 @@ class Call:
         told = any(type(leaf) not in NUMBERS and (type(leaf) is not Hole or leaf.is_array) for leaf in self.leaves)
         if told or kwargs.children or any(child is not LEAF for child in args.children) or self.ignored:
             return None
-        (kind, *more) = self.outcome.leaves or (None,)
-        if self.function is warnings.warn or more or kind is None or kind.is_array or self.outcome.structure is not LEAF:
+        kind = self.outcome.leaves[0] if self.outcome.structure is LEAF else None
+        if self.function is warnings.warn or kind is None or kind.is_array:
             return None
         return type(kind.dtype.type(0).item()) if kind.weak else kind.dtype.type
 
@@ -153,7 +153,7 @@ class Call:
                 log.append(Made(self.function, None, error, given, True))
                 raise
             log.append(Made(self.function, result, None, given, True))
-            if type(result) is not number or (number is int and not -(1 << 63) <= result < 1 << 63):
+            if type(result) is not number or not is_short(result):
                 raise self._changed(_apart_outcome(result, given, given))
             return np.True_, result
         before = [leaf.of(arrays) if isinstance(leaf, Hole | Told) else leaf for leaf in self.leaves]
@@ -239,6 +239,11 @@ def identity(function: Any) -> Any:
     return id(function)
 
 
+def is_short(value: Any) -> bool:
+    """Is it no int of Python's that 64 bits do not hold?"""
+    return type(value) is not int or -(1 << 63) <= value < 1 << 63
+
+
 def _number_of(value: Any) -> Any:
     """The number that a run holds in either form."""
     return value[()] if type(value) is np.ndarray else value
@@ -282,7 +287,7 @@ def _apart_outcome(result: Any, before: Sequence[Any], after: Sequence[Any]) -> 
         if is_array and not leaf.flags.writeable:
             return None
         weak = type(leaf) in PYTHON_SCALARS
-        if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
+        if not is_short(leaf):
             return None
         order = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else None
         kinds.append(Leaf(array.dtype, array.ndim, is_array, weak, order))

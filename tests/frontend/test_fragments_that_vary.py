@@ -72,7 +72,7 @@ def calls_of_pythons(function, x):
 
 
 def test_calls_of_numbers_among_fragments_are_made_and_looked_at_in_a_few_steps():
-    """Copies of the arguments and a look at what the result shares with them took a hundred times as long as the call."""
+    """Copies of the arguments and a look at what the result shares with them took a hundred times as long as a call."""
     few, many = np.linspace(0.0, 3.0, 100), np.linspace(0.0, 3.0, 400)
     _, *looked_on = [calls_of_pythons(fx.futurize(phases), x) for x in (few, few, many)]  # source is read once
     assert looked_on[1] - looked_on[0] < 600 * 24, looked_on
@@ -102,4 +102,5 @@ def test_numbers_that_a_call_gives_are_of_one_type_or_it_is_no_fragment():
     for values in ([1, 2, 3], [4, 5, 6], [2**29], [2**29, 2**29, 3], [2**31, 2], [1, 2], [2**31], [2**31 + 1]):
         for _ in range(2):
             found, expected = f(np.array(values)), summed(np.array(values))
-            assert found == expected and type(found.result() if isinstance(found, fx.Array) else found) is type(expected)
+            assert found == expected
+            assert type(found.result() if isinstance(found, fx.Array) else found) is type(expected)

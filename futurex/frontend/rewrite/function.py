@@ -84,7 +84,8 @@ def _remember(code: types.CodeType, known: _Codes) -> None:
 
 def is_rewritten(function: types.FunctionType, rewriter: Any = Rewriter) -> bool:
     """True for functions that rewritten code made: they are staged already, or looked on."""
-    return _rewritten.get(rewriter, {}).get(id(function.__code__)) is function.__code__
+    known = _rewritten.get(rewriter)
+    return known is not None and known.get(id(function.__code__)) is function.__code__
 
 
 def _plain_arguments(arguments: ast.arguments) -> ast.arguments:
