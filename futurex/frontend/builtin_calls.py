@@ -86,8 +86,11 @@ def _range(*args: Any) -> Any:
             raise TypeError(f"'{bound.dtype}' object cannot be interpreted as an integer")
         if isinstance(bound, Tracer) and bound.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    start, stop = (  # a range counts in Python's ints, whatever it is given
+        number_of(node_of(bound), "i") if is_unknown(bound) else operator.index(bound) for bound in (start, stop)
+    )
     if is_unknown(step):
-        step = number_of(node_of(step), "i")  # a range counts in Python's ints, whatever it is given
+        step = number_of(node_of(step), "i")
         control.assert_not(Runtime.binary("eq", step, 0), ValueError("range() arg 3 must not be zero"))
         up = Runtime.known(Runtime.binary("gt", step, 0))
         return TracedRange(start, stop, step, up)

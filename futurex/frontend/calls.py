@@ -395,6 +395,8 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
     if type(owner) is list and name in LOOKED_AT and any_traced(args[: LOOKED_AT[name]]):
         note_growth(owner, dict(enumerate(owner)))  # a place that depends on data
     if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
+        if type(owner) is list and kwargs.get("key") is None:
+            note_growth(owner, dict(enumerate(owner)))  # an array has these
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
     if isinstance(owner, list | collections.deque):
         refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))

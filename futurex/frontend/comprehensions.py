@@ -43,7 +43,9 @@ class Comprehension:
         self.make, self.each, self.tests, self.site = make, each, tests, Site(code, line, column)
         self.rows = values.rest() if isinstance(values, Rows) and current().is_newest(values) else None
         self._values = values
-        if self.rows is not None:
+        if isinstance(values, control.TracedRange):
+            self.rows = _of_range(values)
+        elif self.rows is not None:
             control.lose(values)  # the generator goes on with it, as far as it is asked to
 
     @property
@@ -148,6 +150,14 @@ class _Into:
             self.rows.put(0, entry())
         else:
             control.if_expression(test(), lambda: self.rows.put(0, entry()), _nothing)
+
+
+def _of_range(values: control.TracedRange) -> tuple[int, Callable[[Any], Any]] | None:
+    """The numbers of a range between bounds that move together, as ``range(i, i + 3)``: in each round as many."""
+    from futurex.frontend.iteration import length_of
+
+    length = length_of(values)
+    return (length, lambda i: values.start + i * values.step) if isinstance(length, int) else None
 
 
 def _known(test: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control, folds
+from futurex.frontend import control, folds, linear
 from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control import is_unknown
 from futurex.frontend.control.growing import Growing
@@ -22,7 +22,7 @@ from futurex.frontend.control.loops import UNROLL
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.lists import TracedList, len_of
+from futurex.frontend.lists import TracedList, len_of, note_growth
 from futurex.frontend.outside import any_traced, items, refuse_special
 from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.trace import current
@@ -98,7 +98,12 @@ def _entries(values: TracedList) -> Column | None:
 
 
 def _length(bounds: TracedRange) -> Any:
-    """How many numbers a range has; not above zero if it is empty."""
+    """How many numbers a range has; not above zero if it is empty. Between two that move with one counter there are as
+    many in all rounds."""
+    if isinstance(bounds.step, int) and not callable(bounds.stop):
+        span = linear.distance(node_of(bounds.start), node_of(bounds.stop))
+        if span is not None:
+            return len(range(0, span, bounds.step))
     if not bounds.up:
         return (bounds.start - bounds.stop - bounds.step - 1) // -bounds.step
     return (bounds.stop - bounds.start + bounds.step - 1) // bounds.step
@@ -198,6 +203,8 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     if any_traced(keys):
         if key is None and len(entries) <= _NETWORK and _are_alike(entries):
             return current().remember(_exchanged(entries, reverse))
+        if type(values) is list and key is None:
+            note_growth(values, dict(enumerate(values)))  # arrays are sorted
         raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
     refuse_special(keys)
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)

@@ -46,6 +46,14 @@ def line_of(node: Node) -> Line | None:
     return Line(counter, first.slope + sign * second.slope, first.offset + sign * second.offset)
 
 
+def distance(start: Node, stop: Node) -> int | None:
+    """How far one number is from another, in all rounds alike; None where rounds may differ."""
+    first, last = line_of(start), line_of(stop)
+    if first is None or last is None or first.counter is not last.counter or first.slope != last.slope:
+        return None
+    return last.offset - first.offset
+
+
 def length_of(start: Node, stop: Node, step: int | None, extent: int) -> int | None:
     """The elements that a slice leaves of an axis, the same in every round; None where rounds may differ.
 

@@ -12,7 +12,7 @@ import functools
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,44 @@ class Call:
         structure = f"{self.structure!r}#{hash(self.structure)}"  # two keys may have one hash, and two classes one name
         return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}{self.ignored or ''}"
 
+    @functools.cached_property
+    def _number(self) -> type | None:
+        """The type of the number that comes back, where numbers are given one by one: none is changed, kept or shared,
+        so that nobody need look. None where the call is another one."""
+        args, kwargs = self.structure.children
+        told = any(type(leaf) not in NUMBERS and (type(leaf) is not Hole or leaf.is_array) for leaf in self.leaves)
+        if told or kwargs.children or any(child is not LEAF for child in args.children) or self.ignored:
+            return None
+        if looks_back(self.function):
+            return None
+        kind = self.outcome.leaves[0] if self.outcome.structure is LEAF else None
+        if self.function is warnings.warn or kind is None or kind.is_array:
+            return None
+        return type(kind.dtype.type(0).item()) if kind.weak else kind.dtype.type
+
+    @functools.cached_property
+    def _plainly(self) -> Callable[..., Any]:
+        """The function as it is called; Python's functions of numbers call nothing of the user's."""
+        function = self.function
+        known = type(function) is types.BuiltinFunctionType and function.__module__ in ("math", "cmath")
+        return function if known and self._number is not None else plainly(function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
+        if (number := self._number) is not None:
+            given = [_number_of(arrays[leaf.index]) if type(leaf) is Hole else leaf for leaf in self.leaves]
+            try:
+                result = self._plainly(*given)
+            except Exception as error:
+                log.append(Made(self.function, None, error, given, True))
+                raise
+            log.append(Made(self.function, result, None, given, True))
+            if type(result) is not number or not is_short(result):
+                raise self._changed(_apart_outcome(result, given, given))
+            return np.True_, result
         before = [leaf.of(arrays) if isinstance(leaf, Hole | Told) else leaf for leaf in self.leaves]
         given = [_given(value, leaf) for value, leaf in zip(before, self.leaves, strict=True)]
         args, kwargs = unflatten(self.structure, given)
@@ -131,7 +167,7 @@ class Call:
         elif looks_back(function):
             function = plainly(called_from(self.lines, function))
         else:
-            function = plainly(function)
+            function = self._plainly
         try:
             with _ignoring(self.ignored):
                 result = function(*args, **kwargs)
@@ -142,11 +178,14 @@ class Call:
         log.append(Made(self.function, result, None, given, apart))
         found = _apart_outcome(result, before, given) if apart else None
         if not self.outcome.covers(found):
-            text = f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before"
-            raise ChangedResult(text, self.function)
+            raise self._changed(found)
         parts = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in flatten(result)[0]]
         parts = [part for part, leaf in zip(parts, self.outcome.leaves, strict=True) if leaf is not None]
         return (np.True_, *parts, *(given[k] for k in self.outcome.written))
+
+    def _changed(self, found: Outcome | None) -> ChangedResult:
+        text = f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before"
+        return ChangedResult(text, self.function)
 
     def _is_same(self, args: Any, kwargs: Any, given: list[Any]) -> bool:
         """Do the arguments hold what they held?"""
@@ -189,6 +228,7 @@ class Told:
         return self.text.fill(iter(arrays[self.index :]))
 
 
+NUMBERS = frozenset((*PYTHON_SCALARS, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")))
 _BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole, Told)
 
 
@@ -201,6 +241,16 @@ def identity(function: Any) -> Any:
     if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):
         return function.__name__, id(owner)
     return id(function)
+
+
+def is_short(value: Any) -> bool:
+    """Is it no int of Python's that 64 bits do not hold?"""
+    return type(value) is not int or -(1 << 63) <= value < 1 << 63
+
+
+def _number_of(value: Any) -> Any:
+    """The number that a run holds in either form."""
+    return value[()] if type(value) is np.ndarray else value
 
 
 def _given(value: Any, leaf: Any) -> Any:
@@ -241,7 +291,7 @@ def _apart_outcome(result: Any, before: Sequence[Any], after: Sequence[Any]) -> 
         if is_array and not leaf.flags.writeable:
             return None
         weak = type(leaf) in PYTHON_SCALARS
-        if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
+        if not is_short(leaf):
             return None
         order = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else None
         kinds.append(Leaf(array.dtype, array.ndim, is_array, weak, order))

@@ -1,5 +1,7 @@
 """Control flow on data means in staged code what it means in Python."""
 
+import re
+
 import branch_cases
 import exception_cases
 import loop_cases
@@ -242,3 +244,20 @@ def test_a_loop_that_returns_may_begin_with_integers(lowest):
     assert int(k) == rounds
     assert np.asarray(result).dtype == expected.dtype
     np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def letters(x, words):
+    for word in words:
+        for letter in word:
+            x = x * 0.5 + ord(letter)
+    return x
+
+
+def test_rounds_that_are_too_many_to_be_unrolled_are_not_begun():
+    """How many there are is known: when the first ones have made too large a tree, the others need not be looked at."""
+    f, words = fx.futurize(letters), ["abcdefgh" * 125] * 40
+    assert f(1.0, words) == letters(1.0, words)
+    refused = re.search(r"has more than (\d+) rounds", f.explain())
+    assert refused is not None, f.explain()
+    assert int(refused[1]) < 8
+    assert fx.futurize(letters, escape="error")(1.0, words[:3]) == letters(1.0, words[:3])

@@ -305,3 +305,62 @@ def test_any_line_over_a_counter(start, stop, step, slope, offset, length, strid
     wanted = function(X)
     for mine, numpys in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
+
+
+def rows_of_windows(x):
+    rows, total = [], 0.0
+    for i in range(len(x) - 3):
+        rows.append(np.array([x[j] for j in range(i, i + 3)]))
+        a, b, c = [x[j] * j for j in range(i + 2, i - 1, -1)]
+        total = total + a * b - c
+    return np.array(rows), total
+
+
+def medians(x):
+    """Which numbers stand where, an array tells."""
+    out = np.zeros(len(x))
+    for i in range(2, len(x) - 2):
+        near = [x[j] for j in range(i - 2, i + 3)]
+        near.sort(reverse=True)
+        out[i] = near[2] - sorted([x[j] for j in range(i - 1, i + 1)])[0]
+    return out
+
+
+def sums_of_windows(x):
+    """Comprehensions over as many numbers in each round."""
+    out = np.zeros(len(x))
+    for i in range(5, len(x) - 25):
+        near = [x[j] * (j - i) for j in range(i - 2, i + 3)]
+        out[i] = max(near) - min(near) + len(near) + sum([x[k] * 0.5 ** (i - k) for k in range(i, i - 5, -2)])
+        out[i] += sum([x[j] for j in range(i, i)]) + len([-j for j in range(i, i - 3)])
+        out[i] += max([x[j] for j in range(i, i + 25)])
+        out[i] += sum([x[p] * x[q] for p, q in zip(range(i, i + 3), range(i + 1, i + 4), strict=False)])
+        for k, j in enumerate(range(2 * i, 2 * i + 2)):
+            out[i] += k * x[j % 7]
+    return out
+
+
+@pytest.mark.parametrize("function", [rows_of_windows, medians, sums_of_windows], ids=lambda f: f.__name__)
+def test_ranges_between_numbers_that_move_together_are_as_long_in_each_round(function):
+    f = fx.futurize(function, escape="error")
+    for x in (X[:, 0], X[:, 1], X[:60, 2], X[:61, 2].astype(np.float32), np.round(X[:, 3])):
+        rtol = 1e-12 if x.dtype == float else 1e-4
+        found, expected = f(x), function(x)
+        for mine, numpys in zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]:
+            np.testing.assert_allclose(mine, numpys, rtol=rtol)
+    assert "compiled whole" in f.explain()
+    assert "unrolled" not in f.explain()
+
+
+def numbers_of_windows(n):
+    found = []
+    for i in range(6, 20):
+        first = np.int64(2) * i
+        found = [j + 1 for j in range(first, first + 2)] + [j for j, _ in zip(range(i, i + 2), range(3), strict=False)]
+    return found
+
+
+def test_numbers_of_such_ranges_are_pythons():
+    found = [each.result() if isinstance(each, fx.Array) else each for each in fx.futurize(numbers_of_windows)(1)]
+    assert found == numbers_of_windows(1)
+    assert set(map(type, found)) == {int}

@@ -215,3 +215,34 @@ def test_items_of_all_types_are_numbers_of_code(code):
     staged = fx.futurize(program)
     fx.precompile(staged, x)
     assert agree(bits(plain(staged(x))), bits(program(x)))
+
+
+def numbers_of_ranges(x, first):
+    """By ``enumerate``, ``zip`` and ``reversed``, which count rows where only the run knows how many there are."""
+    n, found, rows = (x > 0).sum(), (), []
+    for k, j in enumerate(range(first, n)):
+        found = k, j, j * np.float32(0.5)
+    for v, j in zip(x, range(n, n * 2), strict=False):
+        rows.append(v + j * np.float32(0.25))
+    last = backwards = None
+    for _, j in zip(x, range(n, 40), strict=False):
+        last = j * np.float32(2)
+    for j in reversed(range(first, n)):
+        backwards = j
+    return *found, rows[-1], last, backwards
+
+
+@pytest.mark.parametrize("first", [1, np.int64(2), np.int32(1), np.array(2), True, -1, 1.0, np.float64(2), None])
+def test_ranges_count_in_pythons_ints_whatever_they_are_given(first):
+    """Beside single precision, an int of NumPy's makes doubles."""
+    f, x = fx.futurize(numbers_of_ranges), np.random.default_rng(3).normal(size=30)
+    try:
+        expected = numbers_of_ranges(x, first)
+    except TypeError as error:
+        with pytest.raises(TypeError, match=str(error)):
+            f(x, first)
+        return
+    for _ in range(3):
+        found = list(map(plain, f(x, first)))
+        assert found == list(expected)
+        assert list(map(type, found)) == list(map(type, expected))

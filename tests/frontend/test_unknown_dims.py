@@ -164,6 +164,15 @@ def distinct(x):
 
 
 @tables
+def tiled_so_many_times(m):
+    k = int((m[0] > 0).sum())
+    n = (m > 0).sum()
+    tiled = np.tile(m, (k, 1)), np.tile(m, (1, n)), np.tile(m[0], n), np.tile(m[1], (k, 1)), np.tile(m, (2, k, n))
+    repeated = np.repeat(m[:1], n, axis=0), m[:, :1].repeat(k, 1), np.repeat(2.5, k), np.repeat(m[:1] > 0, n, 0)
+    return *tiled, *repeated, np.tile(m[m > 0], k), np.tile(m[:0], (n, 1)), np.tile(2.5, (k, 3)), np.tile([1, 2], n)
+
+
+@tables
 def repeats(m):
     counts = np.where(m[:, 0] > 0, 2, 0)
     return np.repeat(m, counts, axis=0), np.repeat(m[0], 3), m.repeat(2, axis=1), np.repeat(m[:, 1], counts)
@@ -532,3 +541,34 @@ def test_what_is_picked_is_a_matrix_in_products(dtype, n):
     staged = fx.futurize(product, escape="error")
     for result, expected in zip(staged(x, w), product(x, w), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-12 if dtype is np.float64 else 1e-4)
+
+
+def distances(x):
+    """A row against those behind it, of which there are fewer in each round."""
+    found = np.full((len(x), len(x)), np.inf)
+    for k in range(len(x)):
+        found[k, k:] = np.abs(np.tile(x[k], (len(x) - k, 1)) - x[k:]).max(axis=1)
+    return found
+
+
+def test_what_is_tiled_as_often_as_a_counter_says_is_no_reason_to_unroll():
+    f, x = fx.futurize(distances, escape="error"), RNG.normal(size=(40, 3))
+    np.testing.assert_array_equal(f(x), distances(x))
+    assert "compiled whole" in f.explain()
+
+
+def test_gradients_of_what_is_repeated_so_many_times():
+    def repeated(x):
+        k = (x > 0).sum()
+        return (np.tile(x[:3], (k, 1)) * np.arange(3.0)).sum() + (np.repeat(x[:1], k) ** 2).sum() + np.tile(x, k).sum()
+
+    check = np.array([(repeated(X + e) - repeated(X - e)) / 2e-6 for e in 1e-6 * np.eye(20)])
+    np.testing.assert_allclose(fx.grad(repeated)(X), check, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("by", [-1, -2])
+def test_negative_counts_of_tiles_are_refused(by):
+    f = fx.futurize(lambda x: np.tile(x, by * (x > 0).sum()))
+    np.testing.assert_array_equal(f(-np.abs(X)), [])
+    with pytest.raises(ValueError, match="negative dimensions"):
+        np.asarray(f(np.abs(X)))

@@ -396,11 +396,12 @@ class _Loop:
         there may be of another."""
         length = rounds or length
         first, code = made_here(), getattr(self.body, "__code__", None) if rounds else None
+        sure = length if self.left is None else 0  # of so many rounds is none left out
         around = Unrolled(code, rounds, length=length)
         for count, value in enumerate(self._rows(values, acts)):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
-            if count > UNROLL and _is_large(first):
+            if max(count, sure) > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
             with around:
                 self._round(value)

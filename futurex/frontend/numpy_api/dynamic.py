@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.creation import full
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.selection import take
 from futurex.frontend.numpy_api.shapes import worth_repeating
@@ -72,6 +73,9 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
         return _as_array(emit("repeat_each", x._node, times=times, axis=axis))
     if counts.op == "const" and x.aval.static:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.asarray(counts.value)), axis)
+    is_count = isinstance(repeats, Tracer) and repeats.is_scalar and counts.dtype.kind in "iu"
+    if is_count and np.can_cast(counts.dtype, np.int64) and isinstance(x.shape[axis], int) and x.shape[axis] == 1:
+        return full((*x.shape[:axis], repeats, *x.shape[axis + 1 :]), x)  # of an extent that compiled loops know
     if counts.dtype == np.uint64 and isinstance(repeats, Tracer) and repeats.is_scalar:
         counts = emit("cast", counts, dtype=np.dtype(np.int64))  # NumPy refuses unsigned arrays, and takes scalars
     return _as_array(emit("repeat", x._node, counts, axis=axis))

@@ -365,11 +365,23 @@ def tile(A: Any, reps: Any) -> Tracer:
         raise Escape("numpy.tile so many times", "NumPy refuses it, as a rule")
     x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
     for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
-        if isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
+        if isinstance(count, Tracer):
+            x = _tiled(x, count, axis)
+        elif isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
             x = fresh(_repeated(x._node, count, axis))
         elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
     return fresh(x._node) if x.ndim else new_array(x._node)
+
+
+def _tiled(x: Tracer, count: Tracer, axis: int) -> Tracer:
+    """So many times behind itself, as only the run knows."""
+    if not _is_count(count):
+        raise Escape("numpy.tile so many times", "NumPy refuses it, as a rule")
+    if not isinstance(x.shape[axis], int) or x.shape[axis] != 1:
+        row = x.reshape((*x.shape[:axis], 1, *x.shape[axis:])).repeat(count, axis)
+        return row.reshape((*row.shape[:axis], row.shape[axis] * row.shape[axis + 1], *row.shape[axis + 2 :]))
+    return x.repeat(count, axis)
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:

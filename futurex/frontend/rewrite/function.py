@@ -39,8 +39,7 @@ def _rewritten_code(function: types.FunctionType, rewriter: Any) -> types.CodeTy
     twin = _code_cache.get(key)
     if twin is None:  # only then is its source looked for: whole files are parsed for it
         twin = _compiled(code, code.co_freevars, copy.deepcopy(find(function)), rewriter)
-        if rewriter is Rewriter:
-            _remember(twin)
+        _remember(twin, _rewritten.setdefault(rewriter, weakref.WeakValueDictionary()))
         _code_cache[key] = twin
         if len(_code_cache) > _CODES:
             _code_cache.popitem(last=False)
@@ -72,19 +71,21 @@ def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
     return code.replace(co_name=name, co_qualname=qualname, co_consts=consts)
 
 
-_rewritten: weakref.WeakValueDictionary[int, types.CodeType] = weakref.WeakValueDictionary()
+_Codes = weakref.WeakValueDictionary[int, types.CodeType]
+_rewritten: dict[Any, _Codes] = {}  # by rewriter
 
 
-def _remember(code: types.CodeType) -> None:
-    _rewritten[id(code)] = code
+def _remember(code: types.CodeType, known: _Codes) -> None:
+    known[id(code)] = code
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            _remember(inner)
+            _remember(inner, known)
 
 
-def is_rewritten(function: types.FunctionType) -> bool:
-    """True for functions that rewritten code made: they are staged already."""
-    return _rewritten.get(id(function.__code__)) is function.__code__
+def is_rewritten(function: types.FunctionType, rewriter: Any = Rewriter) -> bool:
+    """True for functions that rewritten code made: they are staged already, or looked on."""
+    known = _rewritten.get(rewriter)
+    return known is not None and known.get(id(function.__code__)) is function.__code__
 
 
 def _plain_arguments(arguments: ast.arguments) -> ast.arguments:
