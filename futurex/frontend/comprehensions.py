@@ -97,7 +97,10 @@ class Comprehension:
         return self._unrolled(_known)
 
     def _unrolled(self, kept: Callable[[Any], Any]) -> Any:
-        return listed(self.make(control.while_small(self.values), kept), self.site)
+        made = self.make(control.while_small(self.values), kept)
+        if isinstance(self._values, control.TracedRange) and type(made) is list:
+            return listed(made, self.site)  # which is an array in another trace, if this one comes to an end by it
+        return current().remember(made)
 
     def _begin_again(self) -> None:
         """Was the list found to grow by data? Then it is a traced one in another trace."""

@@ -145,14 +145,13 @@ def _reversed(values: Any) -> Any:
     if isinstance(values, TracedRange):
         last = values.start + (_length(values) - 1) * values.step
         return TracedRange(last, values.start - values.step, -values.step, not values.up)
-    column = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
-    if column is not None:
-        length, entry = column
+    found = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
+    found = column(values) if isinstance(values, TracedList) else found
+    if found is not None:
+        length, entry = found
         return current().remember(Rows(length, lambda i: entry(length - 1 - i)))
     if not isinstance(values, list | tuple | str | dict):
         raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
-    if isinstance(values, TracedList):
-        return current().remember(reversed(list(items(values))))
     return current().remember(map(entered, reversed(values)))
 
 

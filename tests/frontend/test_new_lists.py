@@ -102,7 +102,7 @@ def an_object_holds_a_copy(x):
 
 
 def start(x):
-    return [x[0]] + [x[1]] * 2
+    return list(reversed((x[0], x[2])))
 
 
 @cases.signs(X)

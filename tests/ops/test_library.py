@@ -14,7 +14,7 @@ AVALS = (Aval((3,), np.dtype(float)),)
 
 
 def test_threads_that_ask_at_once_leave_warnings_as_they_were(monkeypatch):
-    before, function = list(warnings.filters), library._function
+    before, function = list(warnings.filters), library.as_function
     inside = {name: threading.Event() for name in ("np.sort(_0)", "np.cumsum(_0)")}
     first_is_over = threading.Event()
 
@@ -26,7 +26,7 @@ def test_threads_that_ask_at_once_leave_warnings_as_they_were(monkeypatch):
             first_is_over.wait(60)
         return function(call, count)
 
-    monkeypatch.setattr(library, "_function", slow)
+    monkeypatch.setattr(library, "as_function", slow)
 
     def first():
         library._on_stand_ins("np.sort(_0)", AVALS)
@@ -46,14 +46,14 @@ def test_threads_that_ask_at_once_leave_warnings_as_they_were(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_has_the_warnings_of_its_parent(monkeypatch):
     """Though another thread asks NumPy while the process forks."""
-    before, function, inside = list(warnings.filters), library._function, threading.Event()
+    before, function, inside = list(warnings.filters), library.as_function, threading.Event()
 
     def slow(call, count):
         inside.set()
         threading.Event().wait(0.1)
         return function(call, count)
 
-    monkeypatch.setattr(library, "_function", slow)
+    monkeypatch.setattr(library, "as_function", slow)
     other = threading.Thread(target=library._on_stand_ins, args=("np.sort(_0)", AVALS))
     other.start()
     assert inside.wait(60)

@@ -252,8 +252,8 @@ def test_plans_that_decide_do_not_look_at_the_clock(monkeypatch):
         plan.run([np.ones((4, 4))])
     assert plan.whole.runs == 9
     assert plan.whole.text() == "runs as one compiled function"
-    q = item(apply("qr", x, mode="reduced"), 0)
-    calling = compile_plan(Graph([x], [q * 2 + 1], "calls"))
+    parted = apply("native", x, call="np.partition(_0, 2)")  # a call of Python in a compiled function
+    calling = compile_plan(Graph([x], [parted * 2 + 1], "calls"))
     calling.decide()
     calling.run([np.ones((4, 4))])
     assert not calling.whole.open

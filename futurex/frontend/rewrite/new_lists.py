@@ -22,11 +22,12 @@ def find(function: ast.FunctionDef) -> None:
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     changed = set(_changed(nodes))
     for names, value in (pair for node in nodes for pair in _bound(node)):
-        if not isinstance(value, ast.BinOp | ast.Subscript | ast.Call):
+        if not isinstance(value, ast.BinOp | ast.Subscript | ast.Call | ast.ListComp):
             continue
         sources = _sources(value)
-        # Sums and slices of names are those of arrays, unless somebody changes what they are bound to as lists.
-        if sources is not None and (_is_surely(value) or changed.intersection(names)):
+        # Sums and slices may be those of arrays. One that nobody changes in place need not be an array to be another
+        # one in every round.
+        if sources is not None and (_is_maker(value) or changed.intersection(names)):
             vars(value)[_MARK] = tuple(dict.fromkeys(sources))
 
 
@@ -83,14 +84,9 @@ def _sources(value: ast.expr) -> list[str] | None:
     return ["collections"] if _is_deque(value.func) else None
 
 
-def _is_surely(value: ast.expr) -> bool:
-    """Is a list written out in it, or made by name?"""
-    return any(
-        isinstance(node, ast.List | ast.ListComp)
-        or (isinstance(node, ast.Call) and getattr(node.func, "id", "") in _MAKERS)
-        or (isinstance(node, ast.Call) and _is_deque(node.func))
-        for node in ast.walk(value)
-    )
+def _is_maker(value: ast.expr) -> bool:
+    """Is it ``list``, ``sorted`` or ``deque`` that is called?"""
+    return isinstance(value, ast.Call) and (getattr(value.func, "id", "") in _MAKERS or _is_deque(value.func))
 
 
 def _is_deque(function: ast.expr) -> bool:
