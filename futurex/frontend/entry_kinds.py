@@ -161,10 +161,18 @@ def apart(value: Any) -> Any:
     if type(value) is not Either:
         return value
     number, flag, gathered = value.values[-1], value.flags[0], current().gathered
-    if len(value.values) == 2 and flag in gathered and isinstance(number, Tracer) and number._node in gathered:
+    if flag in gathered and isinstance(number, Tracer) and number._node in gathered and _is_of_one(value):
         return Pair((number, fresh(flag)))  # from such rows
     number = of_one_dtype(value)
     return value if type(number) is Either else Pair((fresh(strong(raw(number))), is_of_python(value)))
+
+
+def _is_of_one(value: Either) -> bool:
+    """Is it one number, as Python's and as NumPy's?"""
+    own, *others = value.values
+    if len(others) != 1 or not isinstance(own, Tracer) or own._node.op != "python_scalar":
+        return False
+    return own._node.inputs[0] is others[0]._node
 
 
 def fitted(value: Any, kind: Entry | Tuple) -> Any:

@@ -70,6 +70,15 @@ def whole_numbers(x):
     return found
 
 
+def one_of_two_by_another_list(x):
+    found, known, best = [], [], 0.0
+    for value in x:
+        best = max(best, value)
+        found.append(best)
+        known.append(value > 0)
+    return [0.5 if known[k] else found[k] for k in range(8)], found
+
+
 def values_alone(x):
     found, best = [], 0.0
     for value in x:
@@ -80,7 +89,7 @@ def values_alone(x):
 
 PROGRAMS = [
     largest_so_far, largest_beside_each, of_the_last_one, of_an_earlier_one, of_two_places, of_loops_in_rounds,
-    asked_afterwards, whole_numbers, values_alone,
+    asked_afterwards, whole_numbers, one_of_two_by_another_list, values_alone,
 ]  # fmt: skip
 
 
