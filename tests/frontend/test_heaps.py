@@ -76,6 +76,19 @@ def the_largest_three(x):
     return heap, out
 
 
+@cases(np.array([1.0, 0.0, -0.0, 0.0, 2.0, -0.0, 0.0, 1.0]))
+@cases(np.array([-1.0, -0.0, 0.0, 2.0, 0.0, -0.0, -0.0]))
+def equal_numbers_keep_their_places(x):
+    heap, found = [], []
+    for value in x:
+        if value > -5:
+            heapq.heappush(heap, value)
+    kept = list(heap)
+    while heap:
+        found.append(heapq.heappop(heap))
+    return kept, found
+
+
 @cases.signs(X)
 def heaps_of_what_was_left(x):
     heap = [x[3], x[1], x[2]]
