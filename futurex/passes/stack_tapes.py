@@ -188,6 +188,20 @@ def _idle(loop: Node) -> set[int]:
     return {k for k in tape if body.params[k] not in read and test.params[k] not in read}
 
 
+def _is_begun(loop: Node, k: int, stacks: _Stacks) -> bool:
+    """Does a scan read from this tape what the first round began with, and not only what rounds left behind them?"""
+    index = len(loop.attrs["body"].outs) + loop.attrs["tape"].index(k)
+    tapes = [each for each in stacks.users[loop] if each.attrs["index"] == index]
+    return any(_reads_first(scan, xs, stacks) for xs in tapes for scan in stacks.users[xs])
+
+
+def _reads_first(scan: Node, tape: Node, stacks: _Stacks) -> bool:
+    body, n = scan.attrs["body"], scan.attrs["n_carry"]
+    elements = {body.params[n + j] for j, xs in enumerate(sequences_of(scan)) if xs is tape}
+    others = [out for k, out in enumerate(body.outs) if k >= n or _comes_from_behind(scan, k, stacks) is None]
+    return not elements.isdisjoint((*others, *(source for node in body.nodes for source in node.inputs)))
+
+
 def _counted(loop: Node) -> dict[int, tuple[int, int]]:
     """The numbers that a loop carries and has on tape only to count with them: where they begin, and by how much. What
     they are in a round its number tells."""
@@ -241,7 +255,8 @@ def _result(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
 
 def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     """The loop that stores what it carries out of a round, behind what it began with: a round began with the row of its
-    number. What it carries for that alone it does not carry; it begins with a row where there may be no round."""
+    number. What it carries for that alone it does not carry; it begins with a row where somebody reads that, or where
+    there may be no round."""
     test, body, count = node.attrs["test"], node.attrs["body"], stacks.room[node]
     n, inputs = len(body.outs), [new[source] for source in node.inputs]
     own = [param(each.aval, each.attrs["name"]) for each in body.params]
@@ -256,7 +271,7 @@ def _loop_made(node: Node, stacks: _Stacks, new: Mapping[Node, Node]) -> Node:
     more = [apply("store", whole, outs[k], behind, chain=_AT, mode="set") for whole, k in zip(tapes, tape, strict=True)]
     begun = [
         apply("store", whole, inputs[k], const(np.int64(0)), chain=_AT, mode="set")
-        if k in carried or (stacks.is_open and stacks.is_read(node, k)) else whole
+        if k in carried or (stacks.is_open and stacks.is_read(node, k)) or _is_begun(node, k, stacks) else whole
         for whole, k in zip(wholes, tape, strict=True)
     ]  # fmt: skip
     params = [*(own[k] for k in carried), *tapes, place, *own[n:]]
