@@ -265,13 +265,13 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     if fills_a_tuple(function, args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(function(*held, **kwargs))  # they put values into a tuple, and look at none
+    if function.__code__.co_flags & _COROUTINES:
+        raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     if is_rewritten(function):
         if function.__code__.co_flags & inspect.CO_GENERATOR:
             with called_from(here()):
                 return current().made(function(*args, **kwargs))
         return _counted(function, function, args, kwargs)
-    if function.__code__.co_flags & _COROUTINES:
-        raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     in_numpy = _module(function) == "numpy"
     if not in_numpy:
         guard_function(function)
@@ -404,7 +404,8 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
-    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else taken(result)
+    made = name == "copy" and isinstance(result, list | dict | set | collections.deque)
+    return current().remember(result) if made else taken(result)
 
 
 def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,6 +8,7 @@ import itertools
 import math
 import operator
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,10 +56,8 @@ def _column(value: Any) -> Column | None:
 
 
 def column(values: Any) -> Column:
-    """An iterable of which only the run knows how long it is."""
-    found = _column(values)
-    if found is None and isinstance(values, TracedList):
-        return len_of(values), values.__getitem__
+    """An iterable of which only the run knows how long it is, or that a list of the tree is."""
+    found = _entries(values, True) if isinstance(values, TracedList) else _column(values)
     if found is None:
         raise Escape("an iterable that was begun before", "how much of it is left is not known")
     return found
@@ -83,14 +82,16 @@ def is_long(values: Any) -> bool:
     return length is not None and (isinstance(length, Tracer) or length > UNROLL)
 
 
-def _entries(values: TracedList) -> Column | None:
-    """The entries of a list whose length only the run knows, and that keeps it meanwhile."""
-    length = as_number(len_of(values))
-    if not isinstance(length, Tracer):
+def _entries(values: TracedList, counted: bool = False) -> Column | None:
+    """The entries of a list whose length only the run knows, or ``counted`` ones, and that keeps it meanwhile."""
+    length, before = as_number(len_of(values)), values.columns()
+    known = not isinstance(length, Tracer)
+    if known and not counted:
         return None
 
     def entry(i: Any) -> Any:
-        if node_of(len_of(values)) is not node_of(length):
+        kept = all(map(operator.is_, values.columns(), before)) if known else node_of(len_of(values)) is node_of(length)
+        if not kept:
             raise Escape("a list that grows or shrinks while zip or enumerate goes over it", "it is traced as an array")
         return values[i]
 
@@ -146,11 +147,14 @@ def _reversed(values: Any) -> Any:
         last = values.start + (_length(values) - 1) * values.step
         return TracedRange(last, values.start - values.step, -values.step, not values.up)
     found = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
-    found = column(values) if isinstance(values, TracedList) else found
+    if isinstance(values, TracedList):
+        found = _entries(values)
+        if found is None:
+            return current().remember(values.backwards())
     if found is not None:
         length, entry = found
         return current().remember(Rows(length, lambda i: entry(length - 1 - i)))
-    if not isinstance(values, list | tuple | str | dict):
+    if not isinstance(values, list | tuple | str | dict | deque):
         raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
     return current().remember(map(entered, reversed(values)))
 

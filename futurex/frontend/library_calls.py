@@ -312,8 +312,9 @@ def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 @special(collections.deque)
 def _deque(values: Any = (), maxlen: int | None = None) -> Any:
-    if isinstance(values, TracedList) and maxlen is None:
-        return values.made_as(collections.deque)
+    if isinstance(values, TracedList):
+        most = collections.deque(maxlen=maxlen).maxlen  # checks it
+        return values.made_as(collections.deque, most)
     return current().remember(collections.deque(items(values), maxlen))
 
 

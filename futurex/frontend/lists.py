@@ -7,18 +7,16 @@ again, and the display that made the list makes a :class:`TracedList` instead, w
 from __future__ import annotations
 
 import collections
-import functools
 import operator
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import is_numeric, raw
-from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, entered_all, joined, share_entry, told_apart
+from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.objects import LISTS
 from futurex.frontend.outside import items, own_container
@@ -33,19 +31,19 @@ _NAN = Failure(ValueError, ("Python looks for a NaN by identity",))
 _MISSING = Failure(ValueError, ("list.remove(x): x not in list",))
 _UNORDERED = Failure(ValueError, ("Python's order of a NaN depends on what was compared",))
 _WHY = "it is traced as an array"
-_OF_DEQUES = ("popleft", "appendleft", "extendleft")
+_OF_DEQUES = ("popleft", "appendleft", "extendleft", "rotate", "maxlen")
 _NONE = Failure(ValueError, ("need at least one array to concatenate",))
-_EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
+EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
 class Site:
-    """A list display: code, line and column; or where a list or deque, ``made`` so, is new. No tuple: it is a leaf of
-    what loops carry."""
+    """A list display: code, line and column; or where a list or deque, ``made`` so, is new. ``most``: of a deque, how
+    many entries it keeps. No tuple: it is a leaf of what loops carry."""
 
-    __slots__ = ("made", "place")
+    __slots__ = ("made", "most", "place")
 
-    def __init__(self, *place: Any, made: type = list) -> None:
-        self.place, self.made = place, made
+    def __init__(self, *place: Any, made: type = list, most: int | None = None) -> None:
+        self.place, self.made, self.most = place, made, most
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Site) and self.place == other.place
@@ -61,9 +59,9 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
     if made_by not in LISTS or not all(map(_makes_lists, sources)):
         return values
     if made_by is deque:
-        if values.maxlen is not None or not any(source is deque or source is collections for source in sources):
+        if values.maxlen == 0 or not any(map(_makes_deques, sources)):
             return values
-        site = Site(*site.place, made=deque)
+        site = Site(*site.place, made=deque, most=values.maxlen)
     trace = current()
     kind = trace.stacks.get(site)
     if kind is None:
@@ -76,25 +74,29 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
 
 def _makes_lists(source: Any) -> bool:
     """Are sums, products and copies of it new lists, if they are lists? Those of others' classes may be any."""
-    return type(source) in (list, int, float, bool) or isinstance(source, TracedList | Tracer | np.generic) or any(
+    return type(source) in (*LISTS, int, float, bool) or isinstance(source, TracedList | Tracer | np.generic) or any(
         source is maker for maker in (list, sorted, len, deque, collections)
     )  # fmt: skip
+
+
+def _makes_deques(source: Any) -> bool:
+    return source is deque or source is collections or type(source) is deque
 
 
 def _empty(site: Site, kind: Entry | Tuple) -> TracedList:
     """A traced list without entries."""
     if isinstance(kind, Tuple):
         columns = tuple(_empty(site, each) for each in kind.kinds)
-        return current().remember(_type_for(kind)(site, kind, columns))
+        return current().remember(TYPES[type(kind)](site, kind, columns))
     rows = new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))
     return current().remember(TracedList(site, kind, rows))
 
 
-def _filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedList:
+def filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedList:
     """A traced list of the rows of arrays."""
     if isinstance(kind, Tuple):
-        parts = tuple(_filled(site, each, columns) for each in kind.kinds)
-        return current().remember(_type_for(kind)(site, kind, parts))
+        parts = tuple(filled(site, each, columns) for each in kind.kinds)
+        return current().remember(TYPES[type(kind)](site, kind, parts))
     return current().remember(TracedList(site, kind, new_array(next(columns))))
 
 
@@ -106,6 +108,10 @@ def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
     if found is value and kind is not None:
         before = trace.grown.get(site)
         trace.grown[site] = kind if before is None else before.joined(kind)
+
+
+TYPES: dict[type, type[TracedList]] = {}
+"""The lists of entries that are no rows of a single array (futurex/frontend/tuple_lists.py)."""
 
 
 class TracedList:
@@ -185,6 +191,10 @@ class TracedList:
         found = emit("argmax", equal, axis=0, keepdims=False)
         return fresh(emit("python_scalar", found, kind="i"))
 
+    def count(self, value: Any) -> Tracer:
+        equal = emit("cast", self._equal(value), dtype=np.dtype(np.int64))
+        return fresh(emit("python_scalar", emit("sum", equal, axis=None, keepdims=False), kind="i"))
+
     def remove(self, value: Any) -> None:
         own_container(self, "a list")
         self._without(self.index(value))
@@ -194,6 +204,11 @@ class TracedList:
         self.rows = new_array(emit("concatenate", rows[:index]._node, rows[index + 1 :]._node, axis=0))
 
     def insert(self, index: Any, value: Any) -> None:
+        if self.site.most is not None:
+            raise Escape("insert() into a deque with a maximum length", "a full one refuses it")
+        self._put(index, value)
+
+    def _put(self, index: Any, value: Any) -> None:
         row = self._row(value)
         own_container(self, "a list")
         rows = self._rows()  # slices end where the list does, as the place of an insertion
@@ -204,11 +219,28 @@ class TracedList:
 
     def live_range(self) -> TracedRange:
         """The positions that iteration goes over, which sees what is appended meanwhile. Deques refuse that."""
-        self._check_list("iterating over")
-        return TracedRange(0, self.__len__, 1, True)
+        return TracedRange(0, len_of(self) if self.is_deque else self.__len__, 1, True)
 
-    def __fx_items__(self) -> Any:
-        raise Escape("iterating over a list whose length depends on data", "only a for statement goes over it")
+    def __fx_items__(self) -> Iterator[Any]:
+        return self._each(range)
+
+    def backwards(self) -> Iterator[Any]:
+        return self._each(lambda count: reversed(range(count)))
+
+    def _each(self, places: Callable[[int], Iterable[int]]) -> Iterator[Any]:
+        """Its entries, where they are counted, and nobody changes it meanwhile."""
+        count = len_of(self)
+        if isinstance(count, Tracer):
+            raise Escape("iterating over a list whose length depends on data", "only a for statement goes over it")
+        before = self.columns()
+
+        def entries() -> Iterator[Any]:
+            for place in places(count):
+                yield self[place]
+                if any(map(operator.is_not, before, self.columns())):
+                    raise Escape("a list that changes while it is gone over", _WHY)
+
+        return entries()
 
     __iter__ = __fx_items__
 
@@ -221,7 +253,7 @@ class TracedList:
         """The array that NumPy makes of the list; of an empty one it makes an array of no dimensions more."""
         rows = self._rows()
         if self.kind.aval != Aval((), np.dtype(np.float64)):
-            self._need_entry(_EMPTY, "an array of an empty list", "its dtype is another one")
+            self._need_entry(EMPTY, "an array of an empty list", "its dtype is another one")
         return rows._node
 
     def _need_entry(self, failure: Failure, what: str, why: str) -> None:
@@ -245,9 +277,33 @@ class TracedList:
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
 
-    def made_as(self, made: type) -> TracedList:
+    def rotate(self, steps: Any = 1) -> None:
+        """The last entries become the first ones."""
+        own_container(self, "a list")
+        steps, rows, count = entered(steps), self._rows(), len_of(self)
+        if not isinstance(steps, Tracer):
+            steps = operator.index(steps)
+        elif steps.dtype.kind not in "iu" or steps.ndim:
+            raise Escape("rotate() by what is no integer", _WHY)
+        if isinstance(count, Tracer):
+            start = count - steps % fresh(emit("maximum", node_of(count), 1))
+        elif count:
+            start = count - steps % count
+        else:
+            return
+        self.rows = new_array(emit("concatenate", rows[start:]._node, rows[:start]._node, axis=0))
+
+    @property
+    def maxlen(self) -> int | None:
+        return self.site.most
+
+    def made_as(self, made: type, most: int | None = None) -> TracedList:
         """A new list or deque of its entries."""
-        return _filled(Site(*self.site.place, made=made), self.kind, iter(self.columns()))
+        if most == 0:
+            raise Escape("a deque without room", _WHY)
+        found = filled(Site(*self.site.place, made=made, most=most), self.kind, iter(self.columns()))
+        found.keep_last()
+        return found
 
     def __add__(self, other: Any) -> TracedList:
         self._check_list("a sum of")
@@ -267,6 +323,16 @@ class TracedList:
     def append(self, value: Any) -> None:
         self.extend([value])
 
+    def keep_last(self) -> None:
+        """What a deque does that has more entries than it keeps, behind additions at its end."""
+        if self.site.most is not None:
+            self.rows = new_array(self._rows()[-self.site.most :]._node)
+
+    def keep_first(self) -> None:
+        """The same behind additions at its beginning."""
+        if self.site.most is not None:
+            self.rows = new_array(self._rows()[: self.site.most]._node)
+
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList):
             self.check(values.kind)
@@ -280,6 +346,7 @@ class TracedList:
             rows = self._rows()._node
             is_empty = isinstance(rows.shape[0], int) and rows.shape[0] == 0
             self.rows = new_array(node if is_empty else emit("concatenate", rows, node, axis=0))
+        self.keep_last()
 
     def __iadd__(self, values: Any) -> TracedList:
         self.extend(values)
@@ -287,7 +354,7 @@ class TracedList:
 
     def add_rows(self, columns: Sequence[Node]) -> None:
         """Entries that are the rows of an array, of which a list of tuples has one for each of their parts."""
-        self.extend(_filled(self.site, self.kind, iter(columns)))
+        self.extend(filled(self.site, self.kind, iter(columns)))
 
     def _row(self, value: Any) -> Node:
         """One entry as an array of one row. An array is the list's and somebody else's: nobody may write into it."""
@@ -318,11 +385,12 @@ class TracedList:
         return self._taken_out(0)
 
     def appendleft(self, value: Any) -> None:
-        self.insert(0, value)
+        self._put(0, value)
+        self.keep_first()
 
     def extendleft(self, values: Any) -> None:
         for value in items(values):
-            self.insert(0, value)
+            self.appendleft(value)
 
     def _taken_out(self, index: Any = -1) -> Any:
         own_container(self, "a list")
@@ -384,145 +452,6 @@ class TracedList:
         if hasattr(self.site.made, name) and not name.startswith("__"):
             raise Escape(f"{name}() of a list whose length depends on data", "it is traced as an array")
         raise AttributeError(f"'{self.site.made.__name__}' object has no attribute {name!r}")
-
-
-class TracedTuples(TracedList):
-    """A list of tuples: ``rows`` is a traced list for each of their places, all of one length."""
-
-    __slots__ = ()
-
-    def _columns(self) -> tuple[TracedList, ...]:
-        found: tuple[TracedList, ...] = entered(self.rows)
-        return found
-
-    def __len__(self) -> Any:
-        return len_of(self._columns()[0])
-
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple(column[index] for column in self._columns())
-        return self._of(found) if isinstance(index, slice) else found
-
-    def taken(self, value: Any) -> Any:
-        columns = self._columns()
-        if type(value) is not tuple or len(value) != len(columns):
-            return value
-        return tuple(column.taken(part) for column, part in zip(columns, value, strict=True))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        value = self.taken(value)
-        self.check(Entry.of(value))
-        for column, entry in zip(self._columns(), value, strict=True):
-            column[index] = entry
-
-    def __fx_node__(self) -> Node:
-        """The array that NumPy makes of tuples of numbers: one row for each."""
-        kinds = self.kind.kinds
-        if not all(isinstance(each, Entry) and not each.aval.ndim for each in kinds):
-            raise Escape("an array of a list of tuples of several types", "NumPy chooses its dtype by all entries")
-        dtype = functools.reduce(np.promote_types, (each.aval.dtype for each in kinds))
-        extent = len_of(self)
-        if not isinstance(extent, Tracer) and not extent:
-            raise Escape("an array of an empty list", "it has another shape")
-        if isinstance(extent, Tracer):
-            current().waits = True  # such a call is run again as plain Python
-            current().effect("check", emit("greater", extent._node, 0), failure=_EMPTY)
-        columns = (column._rows()[:, None]._node for column in self._columns())
-        alike = (node if node.dtype == dtype else emit("cast", node, dtype=dtype) for node in columns)
-        return emit("concatenate", *alike, axis=1)
-
-    def stacked(self) -> Tracer:
-        raise Escape("tuples of a list whose length depends on data side by side", "each is an array of its own")
-
-    def columns(self) -> list[Node]:
-        return [node for column in self._columns() for node in column.columns()]
-
-    def copy(self) -> TracedTuples:
-        return self._of(tuple(column.copy() for column in self._columns()))
-
-    def _of(self, columns: tuple[TracedList, ...]) -> TracedTuples:
-        return current().remember(type(self)(self.site, self.kind, columns))
-
-    def extend(self, values: Any) -> None:
-        if isinstance(values, TracedList):
-            self.check(values.kind)
-            assert isinstance(values, TracedTuples)
-            added: tuple[Any, ...] = values._columns()
-        else:
-            entries = list(map(self.taken, items(values)))
-            for entry in entries:
-                self.check(Entry.of(entry))
-            added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
-        for column, more in zip(self._columns(), added, strict=True):
-            column.extend(more)
-
-    def _taken_out(self, index: Any = -1) -> Any:
-        return tuple(column._taken_out(index) for column in self._columns())
-
-    def _without(self, index: Any) -> None:
-        for column in self._columns():
-            column._without(index)
-
-    def insert(self, index: Any, value: Any) -> None:
-        value = self.taken(value)
-        self.check(Entry.of(value))
-        for column, entry in zip(self._columns(), value, strict=True):
-            column.insert(index, entry)
-
-    def clear(self) -> None:
-        for column in self._columns():
-            column.clear()
-
-    def reverse(self) -> None:
-        for column in self._columns():
-            column.reverse()
-
-
-class TracedMixed(TracedTuples):
-    """A list of numbers, some Python's and some NumPy's: ``rows`` has the numbers, and which are Python's."""
-
-    __slots__ = ()
-
-    def taken(self, value: Any) -> Any:
-        return self.kind.taken_apart(value)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return found if isinstance(index, slice) else self.kind.put_together(*found)
-
-    def _taken_out(self, index: Any = -1) -> Any:
-        return self.kind.put_together(*super()._taken_out(index))
-
-    def extend(self, values: Any) -> None:
-        if type(values) is TracedList:
-            rows = values._rows()._node
-            alike = emit("equal", rows, rows)
-            every = emit("logical_or", alike, emit("logical_not", alike))
-            self.check(values.kind)
-            self.add_rows([rows, every if values.kind.python else emit("logical_not", every)])
-        else:
-            super().extend(values)
-
-    def sort(self, *, key: Any = None, reverse: Any = False) -> None:
-        self._check_list("sorting")
-        rows, turned = self._columns()[0]._to_sort(key, reverse)
-        order = new_array(emit("argsort", rows, axis=0, kind="stable"))
-        for column in self._columns():
-            own_container(column, "a list")
-            made = (column._rows()[::-1] if turned else column._rows())[order]
-            column.rows = new_array((made[::-1] if turned else made)._node)
-
-    def _equal(self, value: Any) -> Node:
-        return self._columns()[0]._equal(of_one_dtype(value))
-
-    def __fx_node__(self) -> Node:
-        return self._columns()[0].__fx_node__()
-
-    def stacked(self) -> Tracer:
-        return self._columns()[0].stacked()
-
-
-def _type_for(kind: Tuple) -> type[TracedTuples]:
-    return TracedMixed if isinstance(kind, Mixed) else TracedTuples
 
 
 def puts_an_entry(function: Any, values: Any) -> bool:

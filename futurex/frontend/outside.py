@@ -44,7 +44,7 @@ def any_traced(values: Any) -> bool:
         isinstance(value, Tracer | np.ndarray | Placeholder)
         or hasattr(type(value), "__fx_traced__")
         or hasattr(type(value), "__fx_future__")
-        or (isinstance(value, list | tuple | set | frozenset) and any_traced(value))
+        or (isinstance(value, list | tuple | set | frozenset | collections.deque) and any_traced(value))
         or (isinstance(value, dict) and any_traced(value.values()))
         for value in values
     )

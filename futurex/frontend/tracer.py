@@ -6,6 +6,7 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -559,7 +560,7 @@ def node_of(value: Any) -> Node:
         return const(value)
     if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
         return lift(value)._node
-    if isinstance(value, list | tuple | range):
+    if isinstance(value, list | tuple | range | deque):
         from futurex.frontend.numpy_api import stack_nested
 
         return stack_nested(list(value))

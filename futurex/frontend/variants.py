@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import builtin_calls, calls, heaps, iteration, library_calls, random_calls, vectorized  # noqa: F401
+from futurex.frontend import (  # noqa: F401
+    builtin_calls,
+    calls,
+    heaps,
+    iteration,
+    library_calls,
+    random_calls,
+    tuple_lists,
+    vectorized,
+)
 from futurex.frontend.array import Array
 from futurex.frontend.cells import Cell
 from futurex.frontend.donation import belongs, matched

@@ -178,7 +178,19 @@ def it_is_returned(x):
     return queue
 
 
-@cases.signs(X, staged=False)
+@cases.signs(X)
+def a_copy_that_grows(x):
+    queue = deque([x[0], x[1]])
+    other = queue.copy()
+    for value in x:
+        if value > 0:
+            other.append(value)
+        if len(other) > 3:
+            other.popleft()
+    return list(other), list(queue)
+
+
+@cases.signs(X)
 def it_keeps_the_last_ones(x):
     queue = deque([x[0]], maxlen=3)
     for value in x:

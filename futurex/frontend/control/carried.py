@@ -121,7 +121,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
                 return False
             objects.views.update(k for k, entry in enumerate(carried) if _is_view(entry, round_.state[k], round_))
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
-            settled = _settled(carried, cells, before, round_)
+            settled, state = _settled(carried, cells, before, round_), round_.state
             if peels and any(
                 entry.conflict is not None or entry.turns or (not entry.grows and _differ(types.get(k, []), entry))
                 for k, entry in enumerate(carried)
@@ -148,6 +148,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
         objects.put(before)
         raise
     objects.put(before)
+    objects.note_kinds(before, state)
     raise Escape(
         "a loop whose variables keep changing type",
         "it has no fixed point",

@@ -98,6 +98,15 @@ class Objects:
         for value in self._objects.values():
             fill(value, {key: next(rest) for key in entries_of(value)})
 
+    def note_kinds(self, before: State, after: State) -> None:
+        """Lists that rounds move their entries in (a window of the last values) would have one type for all of them as
+        traced ones."""
+        place = len(self._names)
+        for value in self._objects.values():
+            end = place + len(entries_of(value))
+            note_growth(value, dict(enumerate((*before[place:end], *after[place:end]))))
+            place = end
+
     def held(self) -> Contents:
         """The objects, and what they hold."""
         return {key: (value, entries_of(value)) for key, value in self._objects.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,7 +186,10 @@ def for_(
         loop.stage(iterable.live_range(), iterable.row)
         return
     if isinstance(iterable, TracedList):
+        before = iterable.columns()
         loop.stage(iterable.live_range(), lambda i: iterable[i])
+        if iterable.is_deque and any(map(operator.is_not, before, iterable.columns())):
+            raise Escape("a deque that changes while a loop goes over it", "Python refuses to go on")
         return
     if is_gathered(iterable):
         loop.over_rows(len(iterable), entry_at(iterable, len(iterable)))

@@ -24,7 +24,7 @@ class Maker:
 
     def __init__(self, value: TracedList) -> None:
         self.type, self.site, self.kind = type(value), value.site, value.kind
-        self.made = value.site.made
+        self.made = value.site.made, value.site.most
         self.nested = isinstance(value.rows, tuple)
 
     def __eq__(self, other: object) -> bool:
@@ -59,7 +59,7 @@ def alike(a: Any, b: Any) -> bool:
     Where one is and the other could be, in another trace, that is noted, and this trace ends.
     """
     if isinstance(a, TracedList) and type(a) is type(b) and a.kind == b.kind:
-        return a.is_deque == b.is_deque
+        return (a.site.made, a.site.most) == (b.site.made, b.site.most)
     trace = current()
     sites = [each.site if isinstance(each, TracedList) else _display(each) for each in (a, b)]
     kinds = [each.kind if isinstance(each, TracedList) else joined(each) for each in (a, b) if _has_entries(each)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ def as_dtype(node: Node, dtype: Any) -> Node:
 
 def any_array(value: Any) -> bool:
     """Is there an array in a nested list, traced or from outside?"""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return builtins.any(any_array(entry) for entry in value)
     return isinstance(value, Tracer | Placeholder | np.ndarray) or hasattr(type(value), "__fx_future__")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from futurex.frontend.rewrite.syntax import fx, load
 
 _MAKERS = ("list", "sorted", "deque")
-_CHANGES = ("append", "pop", "insert", "extend", "remove", "clear")
+_CHANGES = ("append", "pop", "insert", "extend", "remove", "clear", "appendleft", "popleft")
 _MARK = "_fx_new_list"
 
 

@@ -1,0 +1,167 @@
+"""Traced lists of tuples, or of numbers of which some are Python's and some NumPy's: columns side by side."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.control.either import of_one_dtype
+from futurex.frontend.entry_kinds import Entry, Mixed, Tuple
+from futurex.frontend.errors import Escape
+from futurex.frontend.lists import EMPTY, TYPES, TracedList, len_of
+from futurex.frontend.outside import items, own_container
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, entered, new_array
+from futurex.tree.node import Node
+
+
+class TracedTuples(TracedList):
+    """A list of tuples: ``rows`` is a traced list for each of their places, all of one length."""
+
+    __slots__ = ()
+
+    def _columns(self) -> tuple[TracedList, ...]:
+        found: tuple[TracedList, ...] = entered(self.rows)
+        return found
+
+    def __len__(self) -> Any:
+        return len_of(self._columns()[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple(column[index] for column in self._columns())
+        return self._of(found) if isinstance(index, slice) else found
+
+    def taken(self, value: Any) -> Any:
+        columns = self._columns()
+        if type(value) is not tuple or len(value) != len(columns):
+            return value
+        return tuple(column.taken(part) for column, part in zip(columns, value, strict=True))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        value = self.taken(value)
+        self.check(Entry.of(value))
+        for column, entry in zip(self._columns(), value, strict=True):
+            column[index] = entry
+
+    def __fx_node__(self) -> Node:
+        """The array that NumPy makes of tuples of numbers: one row for each."""
+        kinds = self.kind.kinds
+        if not all(isinstance(each, Entry) and not each.aval.ndim for each in kinds):
+            raise Escape("an array of a list of tuples of several types", "NumPy chooses its dtype by all entries")
+        dtype = functools.reduce(np.promote_types, (each.aval.dtype for each in kinds))
+        extent = len_of(self)
+        if not isinstance(extent, Tracer) and not extent:
+            raise Escape("an array of an empty list", "it has another shape")
+        if isinstance(extent, Tracer):
+            current().waits = True  # such a call is run again as plain Python
+            current().effect("check", emit("greater", extent._node, 0), failure=EMPTY)
+        columns = (column._rows()[:, None]._node for column in self._columns())
+        alike = (node if node.dtype == dtype else emit("cast", node, dtype=dtype) for node in columns)
+        return emit("concatenate", *alike, axis=1)
+
+    def stacked(self) -> Tracer:
+        raise Escape("tuples of a list whose length depends on data side by side", "each is an array of its own")
+
+    def columns(self) -> list[Node]:
+        return [node for column in self._columns() for node in column.columns()]
+
+    def copy(self) -> TracedTuples:
+        return self._of(tuple(column.copy() for column in self._columns()))
+
+    def _of(self, columns: tuple[TracedList, ...]) -> TracedTuples:
+        return current().remember(type(self)(self.site, self.kind, columns))
+
+    def extend(self, values: Any) -> None:
+        if isinstance(values, TracedList):
+            self.check(values.kind)
+            assert isinstance(values, TracedTuples)
+            added: tuple[Any, ...] = values._columns()
+        else:
+            entries = list(map(self.taken, items(values)))
+            for entry in entries:
+                self.check(Entry.of(entry))
+            added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
+        for column, more in zip(self._columns(), added, strict=True):
+            column.extend(more)
+
+    def _taken_out(self, index: Any = -1) -> Any:
+        return tuple(column._taken_out(index) for column in self._columns())
+
+    def _without(self, index: Any) -> None:
+        for column in self._columns():
+            column._without(index)
+
+    def _put(self, index: Any, value: Any) -> None:
+        value = self.taken(value)
+        self.check(Entry.of(value))
+        for column, entry in zip(self._columns(), value, strict=True):
+            column._put(index, entry)
+
+    def keep_last(self) -> None:
+        for column in self._columns():
+            column.keep_last()
+
+    def keep_first(self) -> None:
+        for column in self._columns():
+            column.keep_first()
+
+    def clear(self) -> None:
+        for column in self._columns():
+            column.clear()
+
+    def reverse(self) -> None:
+        for column in self._columns():
+            column.reverse()
+
+    def rotate(self, steps: Any = 1) -> None:
+        for column in self._columns():
+            column.rotate(steps)
+
+
+class TracedMixed(TracedTuples):
+    """A list of numbers, some Python's and some NumPy's: ``rows`` has the numbers, and which are Python's."""
+
+    __slots__ = ()
+
+    def taken(self, value: Any) -> Any:
+        return self.kind.taken_apart(value)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return found if isinstance(index, slice) else self.kind.put_together(*found)
+
+    def _taken_out(self, index: Any = -1) -> Any:
+        return self.kind.put_together(*super()._taken_out(index))
+
+    def extend(self, values: Any) -> None:
+        if type(values) is TracedList:
+            rows = values._rows()._node
+            alike = emit("equal", rows, rows)
+            every = emit("logical_or", alike, emit("logical_not", alike))
+            self.check(values.kind)
+            self.add_rows([rows, every if values.kind.python else emit("logical_not", every)])
+        else:
+            super().extend(values)
+
+    def sort(self, *, key: Any = None, reverse: Any = False) -> None:
+        self._check_list("sorting")
+        rows, turned = self._columns()[0]._to_sort(key, reverse)
+        order = new_array(emit("argsort", rows, axis=0, kind="stable"))
+        for column in self._columns():
+            own_container(column, "a list")
+            made = (column._rows()[::-1] if turned else column._rows())[order]
+            column.rows = new_array((made[::-1] if turned else made)._node)
+
+    def _equal(self, value: Any) -> Node:
+        return self._columns()[0]._equal(of_one_dtype(value))
+
+    def __fx_node__(self) -> Node:
+        return self._columns()[0].__fx_node__()
+
+    def stacked(self) -> Tracer:
+        return self._columns()[0].stacked()
+
+
+TYPES[Tuple], TYPES[Mixed] = TracedTuples, TracedMixed
