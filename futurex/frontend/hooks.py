@@ -370,7 +370,8 @@ class Runtime:
             raise Escape(f"the attribute {name!r} of a {type(target).__qualname__}", "its class says how it is set")
 
         def unchanged() -> bool:  # then every run finds it so, or there is another trace
-            if name not in getattr(target, "__dict__", ()) and not hasattr(stored, "__set__"):
+            slot = isinstance(stored, types.MemberDescriptorType)  # any other may refuse, or do more
+            if hasattr(stored, "__set__") != slot or (name not in getattr(target, "__dict__", ()) and not slot):
                 return False  # what its class holds becomes its own, whatever the class holds later
             held = getattr(target, name, UNDEF)
             capture = current().captures.get(id(held))  # asking must not make it one of no name

@@ -60,12 +60,9 @@ def _is_made(value: ast.expr | None) -> bool:
 
 def _made_in(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that statements bind to what they make anew, which is not carried from round to round of a loop."""
-    names = set()
-    for each in (inner for node in nodes for inner in ast.walk(node)):
-        if isinstance(each, ast.Assign | ast.AnnAssign) and _is_made(each.value):
-            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
+    made = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Assign | ast.AnnAssign))
+    bound = [(each.targets if isinstance(each, ast.Assign) else [each.target]) for each in made if _is_made(each.value)]
+    return {target.id for targets in bound for target in targets if isinstance(target, ast.Name)}
 
 
 def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] | None]:
@@ -168,6 +165,9 @@ class Rewriter(Expressions):
         node.decorator_list = [
             self._expression(fx("decorator", self.visit(decorator)), decorator) for decorator in node.decorator_list
         ]
+        return self._nested(node)
+
+    def _nested(self, node: ast.FunctionDef) -> ast.FunctionDef:
         shared = declared(node.body, ast.Nonlocal)
         self._function(node)
         if shared:  # what a call writes further out belongs to the branch or loop that it stands in
@@ -178,9 +178,10 @@ class Rewriter(Expressions):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """A class is made by plain Python, which must not look at anything from outside."""
+        """A class is made by plain Python, which must not look at anything from outside. Its methods are staged."""
         node.bases = [self.visit(base) for base in node.bases]
         if not computes(node):
+            node.body = [self._nested(each) if isinstance(each, ast.FunctionDef) else each for each in node.body]
             return node
         why = ast.Constant("it defines a class whose body computes")
         return [self._placed(ast.Expr(fx("refuse", why)), node), node]

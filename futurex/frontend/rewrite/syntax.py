@@ -84,10 +84,11 @@ def contains(nodes: Sequence[ast.AST], kinds: tuple[type, ...], *, into_loops: b
 def computes(node: ast.ClassDef) -> bool:
     """Does it read names or call anything to make a class, methods of Python's own kinds aside?"""
     made: list[ast.AST] = [*node.decorator_list, *node.keywords]
+    methods: set[str] = set()
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
-            known = ("property", "staticmethod", "classmethod")
-            made += [each for each in statement.decorator_list if not (isinstance(each, ast.Name) and each.id in known)]
+            made += [each for each in statement.decorator_list if not _makes_a_method(each, methods)]
+            methods.add(statement.name)
             made += [*statement.args.defaults, *filter(None, statement.args.kw_defaults)]
         elif isinstance(statement, ast.Assign | ast.Expr):
             made.append(statement.value)
@@ -96,6 +97,13 @@ def computes(node: ast.ClassDef) -> bool:
         elif not isinstance(statement, ast.Pass):
             return True
     return contains(made, (ast.Name, ast.Call, ast.Lambda))
+
+
+def _makes_a_method(decorator: ast.expr, methods: set[str]) -> bool:
+    """Is it one of Python's own, or the setter of a property among these ``methods``?"""
+    if isinstance(decorator, ast.Attribute) and decorator.attr in ("getter", "setter", "deleter"):
+        return isinstance(decorator.value, ast.Name) and decorator.value.id in methods
+    return isinstance(decorator, ast.Name) and decorator.id in ("property", "staticmethod", "classmethod")
 
 
 def exits(nodes: Sequence[ast.stmt]) -> bool:
