@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from compare import Cases, check
+from compare import Cases, check, outcome
 
 import futurex as fx
 
@@ -266,6 +266,250 @@ def made_in_every_round(x):
     return total
 
 
+@cases.signs(X, staged=False)
+def what_all_of_a_class_have(x):
+
+    class C:
+        count = 0
+
+        def go(self, v):
+            if v > 0:
+                C.count += 1
+            return C.count
+    a, b = (C(), C())
+    for v in x:
+        a.go(v)
+    if x[0] > 0:
+        b.go(1.0)
+    return (C.count, a.count)
+
+
+@cases.signs(X)
+def a_context_manager(x):
+
+    class Timer:
+
+        def __init__(self):
+            self.n = 0
+            self.log = []
+
+        def __enter__(self):
+            self.n += 1
+            return self
+
+        def __exit__(self, *a):
+            self.log.append(self.n)
+            return False
+    t = Timer()
+    s = 0.0
+    for v in x:
+        if v > 0:
+            with t as u:
+                s += v * u.n
+    return (s, t.n, t.log)
+
+
+@cases.signs(X)
+def an_iterator(x):
+
+    class Walk:
+
+        def __init__(self, n):
+            self.n = n
+            self.i = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.i >= self.n:
+                raise StopIteration
+            self.i += 1
+            return self.i
+    s = 0.0
+    for i in Walk(4):
+        s += x[i] * i
+    return (s, list(Walk(3)))
+
+
+@cases.signs(X)
+def a_solver_that_counts(x):
+
+    class Solver:
+
+        def __init__(self, tol):
+            self.tol = tol
+            self.it = 0
+
+        def solve(self, a):
+            g = 1.0
+            while abs(g * g - a) > self.tol:
+                g = 0.5 * (g + a / g)
+                self.it += 1
+                if self.it > 200:
+                    break
+            return g
+    s = Solver(1e-09)
+    return ([s.solve(abs(v)) for v in x], s.it)
+
+
+@cases.signs(X)
+def one_of_two_objects(x):
+
+    class Stat:
+        __slots__ = ('m', 'n', 's')
+
+        def __init__(self):
+            self.n, self.m, self.s = (0, 0.0, 0.0)
+
+        def push(self, v):
+            self.n += 1
+            d = v - self.m
+            self.m += d / self.n
+            self.s += d * (v - self.m)
+
+        @property
+        def var(self):
+            return self.s / (self.n - 1) if self.n > 1 else 0.0
+    p, q = (Stat(), Stat())
+    for v in x:
+        (p if v > 0 else q).push(v)
+    return (p.var, q.var, p.n, q.n)
+
+
+@cases.signs(X)
+def a_linked_list(x):
+
+    class Node:
+
+        def __init__(self, v, nxt=None):
+            self.v, self.nxt = (v, nxt)
+    head = None
+    for v in x:
+        head = Node(v, head)
+    s, k = (0.0, 0)
+    while head is not None:
+        s += head.v * k
+        k += 1
+        head = head.nxt
+    return s
+
+
+@cases.signs(X, staged=False)
+def a_tree_of_values(x):
+
+    class T:
+
+        def __init__(self, v):
+            self.v, self.l, self.r = (v, None, None)
+
+        def insert(self, v):
+            if v < self.v:
+                if self.l is None:
+                    self.l = T(v)
+                else:
+                    self.l.insert(v)
+            elif self.r is None:
+                self.r = T(v)
+            else:
+                self.r.insert(v)
+
+        def walk(self):
+            if self.l:
+                yield from self.l.walk()
+            yield self.v
+            if self.r:
+                yield from self.r.walk()
+    t = T(x[0])
+    for v in x[1:]:
+        t.insert(v)
+    return list(t.walk())
+
+
+@cases.signs(X)
+def objects_that_know_each_other(x):
+    ops = {}
+
+    class Op:
+
+        def __init__(self, name):
+            self.name = name
+            ops[name] = self
+
+        def __call__(self, v):
+            return v * len(self.name)
+    Op('ab')
+    Op('abc')
+    s = 0.0
+    for op in ops.values():
+        if x[0] > 0:
+            s += op(x[1])
+        else:
+            s -= op(x[2])
+    return s
+
+
+@cases.signs(X)
+def names_that_swap(x):
+
+    class C:
+
+        def __init__(self, v):
+            self.v = v
+    a, b = (C(x[0]), C(x[1]))
+    if x[2] > 0:
+        a, b = (b, a)
+    a.v += 10.0
+    return (a.v, b.v)
+
+
+@cases.signs(X)
+def kinds_of_arguments(x):
+
+    class C:
+
+        def go(self, v, k=2, *rest, flag=True, **kw):
+            if flag and v > 0:
+                return v * k + len(rest) + kw.get('z', 0.0)
+            return -v
+    c = C()
+    return (c.go(x[0]), c.go(x[1], 3, 4, 5), c.go(x[2], flag=False), c.go(x[3], z=1.5))
+
+
+@cases.signs(X)
+def an_exception_of_its_own(x):
+
+    class E(Exception):
+
+        def __init__(self, v):
+            super().__init__(f'bad {v:.2f}')
+            self.v = v
+    s = 0.0
+    for v in x:
+        try:
+            if v > 1:
+                raise E(v)
+            s += v
+        except E as e:
+            s += e.v * 10
+    return s
+
+
+@cases.signs(X)
+def it_reads_a_variable(x):
+    k = 0.0
+
+    class C:
+
+        def get(self):
+            return k
+    c = C()
+    for v in x:
+        if v > 0:
+            k = v
+    return c.get()
+
+
 @pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 def test_the_same_as_plain(case):
     check(case.function, *case.args, staged=case.staged)
@@ -353,3 +597,54 @@ def test_a_coroutine_is_not_made_by_the_trace():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fx.futurize(f)(X) == X[2]
+
+
+def test_names_are_those_of_the_source():
+    def f(x):
+        class Bad(ValueError):
+            def where(self):
+                return self.where.__qualname__
+
+        def inner(v):
+            for _ in range(3):
+                def deeper():
+                    return v
+            return deeper.__qualname__, (lambda: v).__qualname__
+
+        if x[0] > 0:
+            x = x + 1
+        return Bad.__qualname__, Bad("x").where(), inner.__qualname__, inner(x), repr(Bad)
+
+    assert fx.futurize(f)(X) == f(X)
+
+
+class Answer:
+    def __init__(self, value):
+        self.value = value
+
+    def __bool__(self):
+        return self.value > 0
+
+
+class Length:
+    def __init__(self, value):
+        self.value = value
+
+    def __len__(self):
+        return self.value
+
+
+@pytest.mark.parametrize("wrapped", [Answer, Length])
+@pytest.mark.parametrize("make", [
+    float, int, bool, np.float64, np.int64, np.bool_, lambda v: v, lambda v: int(v > 0), lambda v: np.int32(v),
+    lambda v: float(v) if v < 1 else np.float64(v),
+])  # fmt: skip
+def test_what_python_takes_for_the_answer_of_an_object(wrapped, make):
+    def f(x):
+        holder = wrapped(make(x[0]))
+        y = 1.0 if holder else x[1]
+        return (y, not holder) if holder else y
+
+    futurized = fx.futurize(f)
+    for x in (X, -X, 4 * X, -4 * X, 0 * X):
+        assert outcome(futurized, [x]) == outcome(f, [x]), x[0]

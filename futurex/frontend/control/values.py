@@ -86,7 +86,23 @@ def asked(value: Any) -> Any:
             from futurex.frontend.outside import of_class
 
             of_class(type(value), name)
-            return call(method, (value,), {})
+            return call(len, (value,), {}) if name == "__len__" else _answer(call(method, (value,), {}))
+    return value
+
+
+def _answer(value: Any) -> Any:
+    """What a ``__bool__`` returns, which has to be Python's own."""
+    if type(value) is Either:
+        from futurex.frontend.control.either import chosen
+
+        return chosen(value, _answer)
+    value = entered(value)
+    known = type(value) is bool
+    if not known and not (isinstance(value, Tracer) and value.aval.weak and value.dtype.kind == "b"):
+        raise Escape("a __bool__ that returns no Python bool", "Python refuses it")
+    if not known and value._loose:
+        current().tell()
+        raise Escape("a __bool__ that returns Python's or NumPy's bool", "Python refuses the latter")
     return value
 
 
