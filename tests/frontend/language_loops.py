@@ -276,6 +276,36 @@ def walrus_while(x):
 
 
 @both()
+def walrus_while_with_a_way_out(x):
+    total, i = 0.0, len(x)
+    while i := i - 1:
+        if x[i] < 0:
+            continue
+        total += x[i]
+    else:
+        total += 100
+    return total, i
+
+
+@both()
+def walrus_whiles_inside_each_other(x):
+    s = 0.0
+    while (n := s + x[1]) < 2:
+        while (m := n + s) < 1:
+            s += 0.4
+            n += m * 0.1 + 0.2
+            if s > 9:
+                break
+        else:
+            s += 0.5
+        if s > 20:
+            break
+    else:
+        s -= n
+    return s, n, m
+
+
+@both()
 def itert(x):
     s = 0
     for a, b in itertools.product([1, 2], [3, 4]):

@@ -85,9 +85,9 @@ def _branch_to(statements: list[ast.stmt], position: int, loop: ast.For | ast.Wh
 
 def _tested_inside(node: ast.While) -> ast.While:
     """A loop whose test binds names: the test moves into the body, where the names are the loop's own."""
-    if node.orelse:
+    if contains(node.orelse, (ast.Break, ast.Continue), into_loops=False):  # of a loop further out
         return node
-    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [*node.orelse, ast.Break()], [])
     place_missing(ast.copy_location(leave, node.test), node.test.lineno, node.test.col_offset)
     return ast.copy_location(ast.While(ast.Constant(True), [leave, *node.body], []), node)
 
