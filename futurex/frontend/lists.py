@@ -212,7 +212,9 @@ class TracedList:
         row = self._row(value)
         own_container(self, "a list")
         rows = self._rows()  # slices end where the list does, as the place of an insertion
-        self.rows = new_array(emit("concatenate", rows[:index]._node, row, rows[index:]._node, axis=0))
+        first = isinstance(index, int) and index == 0
+        parts = [row, rows._node] if first else [rows[:index]._node, row, rows[index:]._node]
+        self.rows = new_array(emit("concatenate", *parts, axis=0))
 
     def _like(self, rows: Node) -> TracedList:
         return current().remember(TracedList(self.site, self.kind, new_array(rows)))
@@ -285,7 +287,10 @@ class TracedList:
             steps = operator.index(steps)
         elif steps.dtype.kind not in "iu" or steps.ndim:
             raise Escape("rotate() by what is no integer", _WHY)
-        if isinstance(count, Tracer):
+        start: Any = steps
+        if not isinstance(steps, Tracer) and abs(steps) == 1:
+            start = -steps  # also of an empty one
+        elif isinstance(count, Tracer):
             start = count - steps % fresh(emit("maximum", node_of(count), 1))
         elif count:
             start = count - steps % count

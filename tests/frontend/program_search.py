@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
+from class_programs import ClassWriter
 from compare import agree, bits, is_staged, plain
 from kind_programs import GrowingWriter, KindWriter
 from programs import Writer
@@ -244,6 +245,7 @@ def main():
     kinds_of_programs = {
         "array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter,
         "recursion": RecursionWriter, "kinds": KindWriter, "growing": GrowingWriter,
+        "classes": ClassWriter,
     }  # fmt: skip
     writers = [kinds_of_programs[name] for name in sys.argv[3:] or kinds_of_programs]
     warnings.simplefilter("ignore")

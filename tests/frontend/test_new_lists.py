@@ -1,5 +1,7 @@
 """Lists that are made otherwise than by writing them out, and that grow or shrink by data afterwards."""
 
+from collections import deque
+
 import numpy as np
 import pytest
 from compare import Cases, check
@@ -173,3 +175,21 @@ def test_a_function_that_is_called_list():
         return a, b, a is b
 
     check(f, X, staged=False)
+
+
+def test_a_list_of_zeros_is_true():
+    def f(x):
+        stack, queue, total = [0.0 * x[0]], deque([0.0]), 0.0
+        while stack:
+            total += 1.0
+            if total > x[0] * 10:
+                stack.pop()
+        while queue:
+            total += 1.0
+            if total > x[1] * 20:
+                queue.pop()
+        return total
+
+    futurized = fx.futurize(f)
+    for x in (np.array([0.4, 1.0]), np.array([-0.4, -1.0]), np.array([2.4, 3.0])):
+        assert futurized(x) == f(x)

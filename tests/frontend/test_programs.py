@@ -2,6 +2,7 @@
 
 import pytest
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
+from class_programs import ClassWriter
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kind_programs import GrowingWriter, KindWriter
@@ -16,9 +17,10 @@ pytestmark = [
 # The share of programs that are staged, at least: the others choose between types or aliases by data, which no trace
 # can hold, or call what has no translation.
 STAGED = {
-    Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4, KindWriter: 0.8, GrowingWriter: 0.7
+    Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4, KindWriter: 0.8, GrowingWriter: 0.7,
+    ClassWriter: 0.85,
 }  # fmt: skip
-PROGRAMS = {LargeWriter: 40, GrowingWriter: 60}  # they take longer
+PROGRAMS = {LargeWriter: 40, GrowingWriter: 60, ClassWriter: 60}  # they take longer
 
 
 @pytest.mark.parametrize("writer", STAGED)
@@ -27,7 +29,7 @@ def test_a_fixed_set_of_programs(writer, tmp_path):
     assert share_staged(writer, PROGRAMS.get(writer, 150), tmp_path, judge) > STAGED[writer]
 
 
-@pytest.mark.parametrize("writer", [Writer, KindWriter, GrowingWriter])
+@pytest.mark.parametrize("writer", [Writer, KindWriter, GrowingWriter, ClassWriter])
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_program(writer, tmp_path_factory, data):

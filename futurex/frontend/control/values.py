@@ -12,6 +12,7 @@ import numpy as np
 from futurex.frontend.cells import Cell
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
+from futurex.frontend.objects import LISTS
 from futurex.frontend.placeholders import Conflict, Either
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, current, emit
 from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
@@ -127,6 +128,8 @@ def truth_of(value: Any) -> Any:
 
 def truth(value: Any) -> Node:
     """A boolean node for a test."""
+    if isinstance(value, (*LISTS, tuple)):
+        return const(len(value) > 0)  # no array, as it would be elsewhere
     node = node_of(value)
     if node.size != 1 or node.ndim > 0:
         if node.size != 1:

@@ -66,7 +66,7 @@ class _Target:
 
     def __init__(self, e: Emitter, one: Value, two: Value, aval: Any, home: Array | None) -> None:
         f = e.function
-        self.cell = self.array = self.stream = None
+        self.cell = self.array = self.stream = self.begin = None
         self.aval = aval
         self.extents: dict[int, str] = {}
         if isinstance(one, Stream):
@@ -86,7 +86,12 @@ class _Target:
                 continue
             self.extents[axis] = f.variable("i64")
             shape.append(Extent("", max(most(first), most(second))))
-        self.array = e.fresh(tuple(shape), aval.dtype) if home is None else replace(home, shape=tuple(shape))
+        if home is None:
+            self.array = e.fresh(tuple(shape), aval.dtype)
+            return
+        self.array = replace(home, shape=tuple(shape), offset="0")
+        if (one.offset, two.offset) != ("0", "0"):
+            self.begin = f.variable("i64")
 
 
 def _targets(
@@ -103,8 +108,8 @@ def _targets(
             and one.place in consumed
             and one.place not in used
             and one.capacity == two.capacity
-            and e.is_home(one)
-            and e.is_home(two)
+            and e.is_afloat(one)
+            and e.is_afloat(two)
         ):
             used.add(one.place)
             home = replace(one, owned=True)
@@ -123,6 +128,8 @@ def _deliver(e: Emitter, target: _Target, value: Value) -> None:
     assert target.array is not None
     for axis, cell in target.extents.items():
         f.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
+    if target.begin is not None:
+        f.do(f"store i64 {value.offset}, ptr {target.begin}, align 8")
     if value.place == target.array.place:
         return
     elementwise.assign(e, replace(target.array, shape=value.shape, owned=False), value)
@@ -138,7 +145,8 @@ def _taken(e: Emitter, target: _Target) -> Value:
     shape = list(target.array.shape)
     for axis, cell in target.extents.items():
         shape[axis] = Extent(f.emit(f"load i64, ptr {cell}, align 8"), most(shape[axis]))
-    return replace(target.array, shape=tuple(shape))
+    begin = "0" if target.begin is None else f.emit(f"load i64, ptr {target.begin}, align 8")
+    return replace(target.array, shape=tuple(shape), offset=begin)
 
 
 def loop(e: Emitter, placed: Placed, inputs: list[Value]) -> list[Value]:
@@ -170,6 +178,13 @@ class _TooSmall(Exception):
         self.shape = shape
 
 
+class _Afloat(Exception):
+    """A round takes rows out in front of an array: where it begins is another place in each."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 def rounds(
     e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Value], granted: Collection[int] = ()
 ) -> list[Value]:
@@ -190,13 +205,17 @@ def rounds(
         if isinstance(value, Array) and not node.attrs["body"].params[k].aval.static
     }
     tried: Counter[int] = Counter()
+    afloat: set[int] = set()
     while True:
         before = len(e.function.lines), e.function.block
         try:
-            return _Rounds(e, node, carry, room, granted).emit(shared)
-        except _TooSmall as found:
+            return _Rounds(e, node, carry, room, granted, afloat).emit(shared)
+        except (_TooSmall, _Afloat) as found:
             del e.function.lines[before[0] :]
             e.function.block, e.drawn = before[1], dict(drawn)
+            if isinstance(found, _Afloat):
+                afloat.add(found.number)
+                continue
             room[found.number] = tuple(map(max, room[found.number], found.shape))
             rows = node.attrs["body"].params[found.number].aval.shape
             again = tried[found.number]
@@ -216,9 +235,10 @@ class _Rounds:
 
     def __init__(
         self, e: Emitter, node: Node, carry: Sequence[Value], room: dict[int, tuple[int, ...]],
-        granted: Collection[int],
+        granted: Collection[int], afloat: Collection[int],
     ) -> None:  # fmt: skip
         self.e, self.node = e, node
+        self.begins: dict[int, str] = {}
         self.homes: list[Array | None] = []
         self.cells: list[str | None] = []
         self.extents: list[dict[int, str]] = []
@@ -246,12 +266,14 @@ class _Rounds:
             known = node.attrs["body"].params[k].aval.shape
             self.extents[k] = {axis: f.variable("i64") for axis, size in enumerate(known) if type(size) is not int}
             shape = tuple(Extent("", n) if axis in self.extents[k] else n for axis, n in enumerate(room[k]))
-            taken = k in granted and value.owned and value.capacity == room[k] and e.is_home(value)
-            home = replace(value, shape=shape) if taken else e.fresh(shape, value.dtype)
+            taken = k in granted and value.owned and value.capacity == room[k] and e.is_afloat(value)
+            home = replace(value, shape=shape, offset="0") if taken else e.fresh(shape, value.dtype)
+            if k in afloat or (taken and value.offset != "0"):
+                self.begins[k] = f.variable("i64")
             e.hold(home)
             self.homes.append(home)
             if taken:
-                self._settle(k, value)
+                self._settle(k, value, value.offset)
             else:
                 self._bring(k, value)
 
@@ -264,13 +286,15 @@ class _Rounds:
                 raise Unsupported("an array whose extents change from round to round")
         if any(one > two for one, two in zip(value.capacity, home.capacity, strict=True)):
             raise _TooSmall(k, value.capacity)
-        self._settle(k, value)
+        self._settle(k, value, "0")
         elementwise.assign(self.e, replace(home, shape=value.shape, owned=False), value)
 
-    def _settle(self, k: int, value: Array) -> None:
-        """Note the extents of an array."""
+    def _settle(self, k: int, value: Array, begin: str) -> None:
+        """Note the extents of an array, and where it begins in its home."""
         for axis, cell in self.extents[k].items():
             self.e.function.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
+        if k in self.begins:
+            self.e.function.do(f"store i64 {begin}, ptr {self.begins[k]}, align 8")
 
     def _now(self) -> list[Value]:
         f, found = self.e.function, list[Value]()
@@ -286,7 +310,8 @@ class _Rounds:
             shape = list(home.shape)
             for axis, place in self.extents[k].items():
                 shape[axis] = Extent(f.emit(f"load i64, ptr {place}, align 8"), home.capacity[axis])
-            found.append(replace(home, shape=tuple(shape)))
+            begin = f.emit(f"load i64, ptr {self.begins[k]}, align 8") if k in self.begins else home.offset
+            found.append(replace(home, shape=tuple(shape), offset=begin))
         return found
 
     def emit(self, shared: Sequence[Value]) -> list[Value]:
@@ -361,8 +386,10 @@ class _Rounds:
                 raise Unsupported("a number in one round and an array in the next")
             if not self.extents[k] and home.shape != value.shape:
                 raise Unsupported("an array whose extents change from round to round")
-            if self.extents[k] and home.place == value.place and home.capacity == value.capacity and e.is_home(value):
-                self._settle(k, value)
+            if self.extents[k] and home.place == value.place and home.capacity == value.capacity and e.is_afloat(value):
+                if value.offset != "0" and k not in self.begins:
+                    raise _Afloat(k)
+                self._settle(k, value, value.offset)
                 continue
             if home.place != value.place or home.shape != value.shape or not e.is_home(value):
                 moves.append((k, value))

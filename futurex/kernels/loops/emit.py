@@ -141,6 +141,11 @@ class Emitter:
         home = self.homes.get(array.place)
         return is_whole(array) if home is None else replace(array, owned=home.owned) == home
 
+    def is_afloat(self, array: Array) -> bool:
+        """Does it so but for rows that have been taken out in front, as those of a queue are?"""
+        rows = array.static_rows and isinstance(array.shape[0], Extent)
+        return self.is_home(replace(array, offset="0") if rows else array)
+
     def cell(self, value: Scalar) -> Array:
         """A number in memory."""
         made = self.fresh((), value.dtype)

@@ -12,7 +12,7 @@ from futurex.kernels.loops import arrays, elementwise, records, values
 from futurex.kernels.loops.arrays import Array, Extent, Shape, Size, Strides, plus, text
 from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.kernels import Draft
-from futurex.kernels.loops.order import Placed
+from futurex.kernels.loops.order import Placed, overwrites
 from futurex.kernels.loops.records import Kernel
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import inner_loop
@@ -99,7 +99,8 @@ def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     if not region.shape:
         return e.unboxed(region)
     if 0 in placed.consumes and base.owned and isinstance(region.shape[0], Extent):
-        return replace(base, shape=(Extent(region.shape[0].register, base.capacity[0]), *base.shape[1:]))
+        left = Extent(region.shape[0].register, base.capacity[0])
+        return replace(base, shape=(left, *base.shape[1:]), offset=region.offset)
     return region if placed.lazy else e.copied(region)
 
 
@@ -172,15 +173,17 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     for part in parts:
         total = plus(f, total, text(part.shape[axis]))
     limit = sum(arrays.most(part.shape[axis]) for part in parts)
-    if total[0] == "%" and not axis and not placed.node.aval.static and parts[0].static_rows:
-        room = e.most_rows(parts[0].capacity[1:])
+    (place, *_) = overwrites(node) or [0]
+    base = parts[place]
+    if total[0] == "%" and not axis and not node.aval.static and base.static_rows:
+        room = e.most_rows(base.capacity[1:])
         if limit > room:
             f.fail_if(f.emit(f"icmp ugt i64 {total}, {room}"))
             limit = room
         free = e.delivery is None or e.delivery.whole(node) is None
-        roomy = parts[0].capacity[0] == limit == room and e.is_home(parts[0])
-        if free and roomy and 0 in placed.consumes and parts[0].owned:
-            return _appended(e, parts, total)
+        roomy = base.capacity[0] == limit == room and e.is_afloat(base)
+        if free and roomy and place in placed.consumes and base.owned:
+            return (_put_in_front if place else _appended)(e, parts, total)
     whole = list(arrays.broadcast(f, [(*part.shape[:axis], 1, *part.shape[axis + 1 :]) for part in parts]))
     whole[axis] = Extent(total, limit) if total[0] == "%" else int(total)
     out = e.result(tuple(whole), node.dtype, dense=False)
@@ -201,7 +204,7 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
 def _appended(e: Emitter, parts: Sequence[Array], total: str) -> Array:
     """The first part, which nobody else reads and which has room, with the others behind its rows."""
     f, (base, *others) = e.function, parts
-    start = text(base.shape[0])
+    base, start = _with_room(e, base, total), text(base.shape[0])
     for part in others:
         arrays.broadcast(f, [base.shape[1:], part.shape[1:]])
         if part.place == base.place:
@@ -210,6 +213,47 @@ def _appended(e: Emitter, parts: Sequence[Array], total: str) -> Array:
         elementwise.assign(e, replace(base, shape=part.shape, offset=offset, owned=False), part)
         start = plus(f, start, text(part.shape[0]))
     return replace(base, shape=(Extent(total, base.capacity[0]), *base.shape[1:]))
+
+
+def _put_in_front(e: Emitter, parts: Sequence[Array], total: str) -> Array:
+    """The last part, which nobody else reads and which has room, with the first in front of its rows."""
+    f, (part, base) = e.function, parts
+    arrays.broadcast(f, [base.shape[1:], part.shape[1:]])
+    if part.place == base.place:
+        part = e.copied(part)
+    size = arrays.most(part.shape[0]) * base.strides[0]
+    base = _with_room(e, base, total, size)
+    offset = plus(f, base.offset, str(-size))
+    elementwise.assign(e, replace(base, shape=part.shape, offset=offset, owned=False), part)
+    return replace(base, shape=(Extent(total, base.capacity[0]), *base.shape[1:]), offset=offset)
+
+
+def _with_room(e: Emitter, base: Array, total: str, front: int = 0) -> Array:
+    """The array, in the middle of its place where it must have as many rows as that, ``front`` bytes of them in front,
+    and they would not lie inside where it is. That is rare if the place is twice as large as what a queue holds."""
+    f, row, size = e.function, base.strides[0], base.dtype.itemsize
+    if base.offset == "0" and not front:
+        return base
+    begin = f.variable("i64")
+    f.do(f"store i64 {base.offset}, ptr {begin}, align 8")
+    move, ready = f.label(), f.label()
+    end = plus(f, base.offset, arrays.times(f, total, str(row)))
+    outside = f"ult i64 {base.offset}, {front}" if front else f"ugt i64 {end}, {base.capacity[0] * row}"
+    f.branch(f.emit(f"icmp {outside}"), move, ready)
+    f.place(move)
+    left = f.emit(f"lshr i64 {f.emit(f'sub i64 {base.capacity[0]}, {total}')}, 1")
+    middle = plus(f, arrays.times(f, left, str(row)), str(front))
+    kind, count = f"i{8 * size}", arrays.times(f, text(base.shape[0]), str(row // size))
+    source, target = base.pointer(f), replace(base, offset=middle).pointer(f)
+    with f.counted(count) as index:
+        if front:  # it moves up: the last ones first
+            index = f.emit(f"sub i64 {f.emit(f'sub i64 {count}, 1')}, {index}")
+        value = f.emit(f"load {kind}, ptr {_at(f, source, index, size)}, align {base.dtype.alignment}")
+        f.do(f"store {kind} {value}, ptr {_at(f, target, index, size)}, align {base.dtype.alignment}")
+    f.do(f"store i64 {middle}, ptr {begin}, align 8")
+    f.jump(ready)
+    f.place(ready)
+    return replace(base, offset=f.emit(f"load i64, ptr {begin}, align 8"))
 
 
 def extent_of(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from futurex.kernels.loops.delivery import VIEWS, Users, Wanted, before, destined, is_in_place, wanted
 from futurex.tree.aval import Aval
@@ -46,7 +47,7 @@ def overwrites(node: Node) -> list[int]:
     if node.op in ("store", "scatter", "masked_store"):
         return [0]
     if node.op == "concatenate" and not node.attrs["axis"] and not node.aval.static:
-        return [0]
+        return [1] if is_in_front(node) else [0]
     if node.op == "loop":
         return [k for k in range(len(node.attrs["body"].outs)) if is_array(node.inputs[k].aval)]
     if node.op == "cond":
@@ -54,25 +55,34 @@ def overwrites(node: Node) -> list[int]:
     return []
 
 
-def is_shorter(node: Node) -> bool:
-    """The first rows of an array that only the run can count, as a list without its last entries: memory that they may
-    have for themselves where nobody reads the others afterwards."""
-    if node.op != "load" or len(node.attrs["chain"]) != 1 or node.aval.static or node.inputs[0].aval.static:
+def is_in_front(join: Node) -> bool:
+    """Do rows come to stand in front of an array that only the run can count, as at the beginning of a queue?"""
+    return len(join.inputs) == 2 and join.inputs[0].aval.static and not join.inputs[1].aval.static
+
+
+def is_part(node: Node) -> bool:
+    """The first or the last rows of an array that only the run can count, as a list without its last entries, or a
+    queue without its first: memory that they may have for themselves where nobody reads the others afterwards."""
+    if node.op != "load" or not node.attrs["chain"] or node.aval.static or node.inputs[0].aval.static:
         return False
-    kind, *of = node.attrs["chain"][0]  # of "real" and "imag" there is nothing more to say
+    return all(map(_leaves_ends_out, node.attrs["chain"]))
+
+
+def _leaves_ends_out(view: tuple[Any, ...]) -> bool:
+    kind, *of = view  # of "real" and "imag" there is nothing more to say
     if kind != "index" or len(of[0]) != 1 or of[0][0][0] != "s":
         return False
-    _, start, _, step = of[0][0]
-    return start in (None, 0) and step in (None, 1)
+    _, start, stop, step = of[0][0]
+    return (start in (None, 0) or stop is None) and step in (None, 1)
 
 
 def _overwritten(graph: Graph) -> dict[Node, list[int]]:
-    """For each node the inputs whose memory it would like to take: of a shorter array only where that is a result, or
-    overwritten itself, for else it is read where it lies."""
+    """For each node the inputs whose memory it would like to take: of a part of an array only where that is a result,
+    or overwritten itself, for else it is read where it lies."""
     found: dict[Node, list[int]] = {}
     changing = set(graph.outs)
     for node in reversed(graph.nodes):
-        places = [0] if node in changing and is_shorter(node) else overwrites(node)
+        places = [0] if node in changing and is_part(node) else overwrites(node)
         changing.update(node.inputs[k] for k in places)
         found[node] = places
     return found
@@ -163,7 +173,7 @@ def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node],
             while shown.op in VIEWS or shown.op == "item":
                 shown = shown.inputs[0]
                 writer = consumer.get(shown)
-                while writer is not None and is_shorter(writer):  # writes nothing itself
+                while writer is not None and is_part(writer):  # writes nothing itself
                     writer = consumer.get(writer)
                 if writer is not None:
                     at_once = any(is_in_place(writer, each, node) for each in early.get(writer, ()))
