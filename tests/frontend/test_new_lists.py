@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from compare import Cases, check
 
+import futurex as fx
+
 cases = Cases()
 X = np.array([0.4, -1.2, 0.7, 2.0, -0.3, 1.1])
 LINKS = np.array([[1, 2], [3, 3], [4, 4], [5, 5], [5, 5], [0, 0]])
