@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import copy
+import inspect
 import types
 import weakref
 from collections import OrderedDict
@@ -61,14 +62,20 @@ def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode,
 
 
 def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
-    """Branches and loop bodies are functions of the rewriter; tracebacks name the function that they stand in."""
-    consts = tuple(
-        _renamed(const, name, qualname)
-        if isinstance(const, types.CodeType) and const.co_name.startswith(OWN)
-        else const
-        for const in code.co_consts
-    )
-    return code.replace(co_name=name, co_qualname=qualname, co_consts=consts)
+    """Branches and loop bodies are functions of the rewriter; tracebacks name the function that they stand in, and
+    functions and classes inside have the names that they have in the function itself."""
+    is_function = code.co_flags & inspect.CO_OPTIMIZED
+    consts = []
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            if const.co_name.startswith(OWN):
+                const = _renamed(const, name, qualname)
+            else:
+                const = _renamed(const, const.co_name, f"{qualname}{'.<locals>' if is_function else ''}.{const.co_name}")
+        elif not is_function and const == code.co_qualname:  # what the body of a class says that the class is called
+            const = qualname
+        consts.append(const)
+    return code.replace(co_name=name, co_qualname=qualname, co_consts=tuple(consts))
 
 
 _Codes = weakref.WeakValueDictionary[int, types.CodeType]
