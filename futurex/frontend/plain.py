@@ -127,7 +127,9 @@ def is_apart(array: Any, given: list[Any] | None) -> bool:
     Of arguments that hold themselves nobody knows which arrays they hold."""
     if array.base is None:
         return True
-    return given is not None and not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
+    if given is None:
+        return False
+    return not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
 
 
 def folded(array: np.ndarray) -> bool:

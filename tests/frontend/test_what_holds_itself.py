@@ -65,21 +65,25 @@ def test_arguments_that_hold_themselves_are_taken_as_they_are():
     for _ in range(3):
         assert np.array_equal(staged(tree(), x), total(tree(), x))
     root = tree()
-    assert fx.futurize(grown)(root, 5.0) is root.children[-1] and root.children[-1].parent is root
+    assert fx.futurize(grown)(root, 5.0) is root.children[-1]
+    assert root.children[-1].parent is root
 
 
 def test_results_that_hold_themselves_come_as_they_are():
     staged = fx.futurize(around)
     for _ in range(3):
         found = staged(np.arange(2.0))
-        assert type(found) is Node and found.children[0].parent is found and np.array_equal(found.value, np.arange(2.0))
+        assert type(found) is Node
+        assert found.children[0].parent is found
+        assert np.array_equal(found.value, np.arange(2.0))
 
 
 def test_calls_of_others_in_plain_ones():
     staged, root = fx.futurize(outer), tree()
     for _ in range(3):
         found, same = staged(root, np.arange(3.0))
-        assert same is root and np.asarray(found).tolist() == [7.0, total(root, 1), 2 * total(root, 1)]
+        assert same is root
+        assert np.asarray(found).tolist() == [7.0, total(root, 1), 2 * total(root, 1)]
 
 
 def test_a_list_in_itself():

@@ -71,7 +71,8 @@ def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
             if const.co_name.startswith(OWN):
                 const = _renamed(const, name, qualname)
             else:
-                const = _renamed(const, const.co_name, f"{qualname}{'.<locals>' if is_function else ''}.{const.co_name}")
+                place = f"{qualname}.<locals>" if is_function else qualname
+                const = _renamed(const, const.co_name, f"{place}.{const.co_name}")
         elif not is_function and const == code.co_qualname:  # what the body of a class says that the class is called
             const = qualname
         consts.append(const)
