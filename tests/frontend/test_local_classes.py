@@ -122,9 +122,33 @@ def kept_in_an_object(x):
     return {"kept": kept}
 
 
+class Closed:
+    def __init__(self, x):
+        self.x = x
+
+    def __del__(self):
+        calls.append(1)
+
+
+def closed_by_python(x):
+    closed = Closed(x)
+    return closed.x * 2
+
+
+def closed_inside(x):
+    class Inside:
+        def __del__(self):
+            print("gone")
+            calls.append(1)
+
+    inside = Inside()
+    del inside
+    return x * 2
+
+
 FUNCTIONS = [
     drawn_by_a_method, drawn_by_what_is_called, printed, noted_outside, decided_by_data, counted_further_out, derived,
-    kept_in_an_object,
+    kept_in_an_object, closed_by_python, closed_inside,
 ]  # fmt: skip
 
 
