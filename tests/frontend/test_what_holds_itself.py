@@ -124,3 +124,44 @@ def test_recursions_that_run_as_plain_python_are_as_deep_as_staged_ones():
     for _ in range(2):
         assert counted(202, {}) == dict.fromkeys(range(2, 202), 1)
         assert len(one(150, [])) == 151
+
+
+@dataclass
+class Link:
+    value: float
+    following: Link | None = None
+
+
+def chain(*values):
+    first = None
+    for value in reversed(values):
+        first = Link(value, first)
+    return first
+
+
+def turned_by_one(first):
+    second = first.following
+    last = second
+    while last.following is not None:
+        last = last.following
+    first.following = None
+    last.following = first
+    return second
+
+
+def closed(first):
+    second = first.following
+    third = second.following
+    second.following = None
+    third.following = first
+
+
+@pytest.mark.parametrize("function", [turned_by_one, closed])
+def test_arguments_that_are_put_into_what_they_held_stay_the_ones_that_they_are(function):
+    staged = fx.futurize(function)
+    for _ in range(3):
+        links = [first := chain(1.0, 2.0, 3.0), first.following, first.following.following]
+        found = staged(first)
+        assert found is (links[1] if function is turned_by_one else None)
+        assert links[2].following is first
+        assert (links[0] if function is turned_by_one else links[1]).following is None
