@@ -63,6 +63,8 @@ def construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     init = of_class(kind, "__init__")
     if issubclass(kind, BaseException):
         return _exception(kind, init, args, kwargs)
+    if hasattr(kind, "__del__"):
+        raise Escape(f"making a {kind.__qualname__}", "its __del__ is called by Python once nobody holds it")
     plain = kind.__new__ is object.__new__ and type(kind).__call__ is type.__call__
     is_data = issubclass(kind, dict | list | set | np.ndarray)
     if plain and not is_data and (type(init) is types.FunctionType or init is object.__init__):

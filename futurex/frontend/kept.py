@@ -87,8 +87,9 @@ class _Walk:
 
 
 def found_apart(nest: Any, trace: Trace) -> Any:
-    """What is put into an object of the caller's, with Kept where an object is one that is found outside."""
-    outside = _outside(trace)
+    """What is put into an object of the caller's, with Kept where an object is one that is found outside. What holds an
+    argument is left as it is: it would be made anew, and the argument have a double."""
+    outside = {} if any(id(each) in trace.arguments for each in containers(nest)) else _outside(trace)
     return _Walk({}, outside, Counter(), []).kept(nest) if outside else nest
 
 

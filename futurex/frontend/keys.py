@@ -50,7 +50,7 @@ class Untraceable(Exception):
 def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]) -> Key:
     """The key of a call; its leaves are appended to ``leaves``, in the order of ``pytree.flatten``.
 
-    Raises Untraceable for subclasses of ndarray.
+    Raises Untraceable for subclasses of ndarray, and for what holds itself.
 
     >>> call_key((np.ones(3), 2), {}, []) == call_key((np.zeros(3), 2), {}, [])
     True
@@ -59,11 +59,14 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]
     """
     key: list[Any] = [len(args)]
     arrays: list[int] = []
-    for value in args:
-        _extend(value, key, leaves, arrays)
-    for name, value in kwargs.items():
-        key.append(name)
-        _extend(value, key, leaves, arrays)
+    try:
+        for value in args:
+            _extend(value, key, leaves, arrays)
+        for name, value in kwargs.items():
+            key.append(name)
+            _extend(value, key, leaves, arrays)
+    except RecursionError:
+        raise Untraceable("nest that holds itself, or is too deep", "pass an object of a class of its own") from None
     if len(arrays) > 1 and len(set(arrays)) < len(arrays):
         key.append((None, *map(arrays.index, arrays)))  # which arguments are one array: no strides, as (0, 0) may be
     return tuple(key)

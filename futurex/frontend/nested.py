@@ -17,8 +17,12 @@ from futurex.ops.plainly import called_futurized
 
 def waited_for(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a futurized function gives in a plain call."""
-    with called_futurized():
-        return _values(function(*args, **kwargs))
+    with called_futurized(function):
+        result = function(*args, **kwargs)
+        try:
+            return _values(result)
+        except RecursionError:  # what holds itself is no staged call's result
+            return result
 
 
 def _values(result: Any) -> Any:

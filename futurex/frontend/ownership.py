@@ -45,7 +45,10 @@ def _counted(make: Callable[[], Any]) -> tuple[Any, list[Any], Structure, list[t
     """
     result = make()
     leaves: list[Any] = []
-    (structure,) = _apart([result], leaves)
+    try:
+        (structure,) = _apart([result], leaves)
+    except RecursionError:  # it holds itself
+        leaves[:], structure = [result], LEAF
     counts: list[tuple[int | None, int]] = []
     for k in range(len(leaves)):
         if not isinstance(leaves[k], np.ndarray):

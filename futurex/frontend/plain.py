@@ -113,7 +113,7 @@ def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     completed = [
         _completed(leaf)
         if isinstance(leaf, np.generic)
-        or (alone and (leaf.base is None or is_apart(leaf, flatten((args, kwargs))[0])))
+        or (alone and (leaf.base is None or is_apart(leaf, _leaves_of((args, kwargs)))))
         else leaf
         for leaf, alone in zip(leaves, looked.alone, strict=True)
     ]  # fmt: skip
@@ -122,10 +122,13 @@ def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return unflatten(looked.structure, completed)
 
 
-def is_apart(array: Any, given: list[Any]) -> bool:
-    """Does an array that nobody else holds share no memory with those ``given``? One that is no view never does."""
+def is_apart(array: Any, given: list[Any] | None) -> bool:
+    """Does an array that nobody else holds share no memory with those ``given``? One that is no view never does.
+    Of arguments that hold themselves nobody knows which arrays they hold."""
     if array.base is None:
         return True
+    if given is None:
+        return False
     return not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
 
 
@@ -166,7 +169,15 @@ _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)}
 
 
 def _holds_futures(value: Any) -> bool:
-    return type(value) not in _NO_FUTURES and Array in set(map(type, flatten(value)[0]))
+    return type(value) not in _NO_FUTURES and Array in set(map(type, _leaves_of(value) or ()))
+
+
+def _leaves_of(value: Any) -> list[Any] | None:
+    """The leaves of a nest; None for one that holds itself."""
+    try:
+        return flatten(value)[0]
+    except RecursionError:
+        return None
 
 
 def _completed(value: Any) -> Any:

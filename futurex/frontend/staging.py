@@ -35,7 +35,7 @@ from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.turns import in_turn, turn_of
 from futurex.frontend.variants import Variant, trace_call
 from futurex.ops.opaque import ChangedResult, Made
-from futurex.ops.plainly import called_plainly, plain_calls, plainly, throughout
+from futurex.ops.plainly import called_plainly, is_deep, plain_calls, plainly, throughout
 from futurex.ops.streams import state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import floating
@@ -98,7 +98,9 @@ class Futurized(Standing, Generic[P, R]):
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
-            return self.plain(*args, **kwargs) if throughout() and self._means_numpy else waited_for(self, args, kwargs)
+            if self._means_numpy and (throughout() or is_deep(self)):
+                return self.plain(*args, **kwargs)
+            return waited_for(self, args, kwargs)
         try:
             if ((disabling and disabled()) or floating.strict()) and not self._strict:
                 return call_plainly(self.plain, args, kwargs)

@@ -1,12 +1,14 @@
 """Which threads are in a call of a futurized function that runs as plain NumPy, or in a fragment of one.
 
 Futurized functions that are called there give NumPy's arrays and numbers. They are staged, or, where a call goes as
-plain NumPy since that is faster, plain as well.
+plain NumPy since that is faster, plain as well. So are calls of a function by itself, from some levels on: a recursion
+that is not staged is Python's.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,10 @@ from typing import Any
 class _Here(threading.local):
     calls = 0
     throughout = False
+
+    def __init__(self) -> None:
+        self.waiting: Counter[int] = Counter()  # calls of futurized functions in plain ones, by function
+        self.deep: set[int] = set()
 
 
 _here = _Here()
@@ -30,6 +36,11 @@ def called_plainly() -> bool:
 def throughout() -> bool:
     """Is this thread in a plain call in which those of futurized functions are plain as well?"""
     return _here.throughout
+
+
+def is_deep(function: Any) -> bool:
+    """Is this futurized function in the middle of so many calls of itself, each one plain, that the rest is as well?"""
+    return id(function) in _here.deep
 
 
 def plainly(function: Callable[..., Any], *, throughout: bool = False) -> Callable[..., Any]:
@@ -50,12 +61,25 @@ def plainly(function: Callable[..., Any], *, throughout: bool = False) -> Callab
     return call
 
 
+_DEEP = 6
+"""Calls of a futurized function inside plain ones of its own: each of them takes a dozen of Python's frames."""
+
+
 @contextmanager
-def called_futurized() -> Iterator[None]:
+def called_futurized(function: Any) -> Iterator[None]:
     """A call of a futurized function in a plain one: what it does is no part of that."""
-    before = _here.calls, _here.throughout
-    _here.calls, _here.throughout = 0, False
+    here, known = _here, id(function)
+    before = here.calls, here.throughout
+    here.calls, here.throughout = 0, False
+    here.waiting[known] += 1
+    if here.waiting[known] == _DEEP:
+        here.deep.add(known)
     try:
         yield
     finally:
-        _here.calls, _here.throughout = before
+        here.calls, here.throughout = before
+        if here.waiting[known] == _DEEP:
+            here.deep.discard(known)
+        here.waiting[known] -= 1
+        if not here.waiting[known]:
+            del here.waiting[known]

@@ -160,6 +160,12 @@ def may_raise(node: Node) -> bool:
     return not (node.is_static or node.op in ("cond", "loop") or _always_fit(node))
 
 
+def may_not_end(node: Node) -> bool:
+    """Is it a loop, or a branch with one in it? Data may keep it from its end."""
+    inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    return node.op == "loop" or any(may_not_end(each) for graph in inner for each in graph.nodes)
+
+
 def _always_fit(node: Node) -> bool:
     """Are arrays put one behind the other that differ along that axis alone? So a list grows that data ends."""
     if node.op != "concatenate":

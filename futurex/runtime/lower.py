@@ -14,7 +14,7 @@ from futurex.kernels.numpy_ import NumpyBackend, copied
 from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
 from futurex.ops.strides import is_gathered
-from futurex.passes.dead import may_raise
+from futurex.passes.dead import may_not_end, may_raise
 from futurex.runtime.shadows import shadow
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval
@@ -239,7 +239,8 @@ class Lowering:
         """What may raise waits for the effects that do not need it: a check comes before the lines that it guards.
 
         What may raise and stands before a check is among the check's inputs. What NumPy may warn of waits, too: where
-        warnings are errors, a division by zero would come instead of the error that keeps the program from it.
+        warnings are errors, a division by zero would come instead of the error that keeps the program from it. So do
+        loops, which might never end where the check does not hold.
         """
         needed_by: dict[int, int] = {}  # the place among the effects of the first that needs an instruction
         for place, effect in enumerate(effects):
@@ -251,7 +252,8 @@ class Lowering:
                     stack.extend(self.drafts[index].after)
         for index, draft in enumerate(self.drafts):
             place = needed_by.get(index, len(effects)) - 1
-            if place >= 0 and not draft.node.record.effect and (may_raise(draft.node) or _may_warn(draft)):
+            last = may_raise(draft.node) or _may_warn(draft) or may_not_end(draft.node)
+            if place >= 0 and not draft.node.record.effect and last:
                 draft.after.add(effects[place])
 
 

@@ -190,7 +190,8 @@ class Straight:
         return len(group) > 1 or (bind is not None and isinstance(bind(Workspace()), Following))
 
     def _find_views(self, alone: Sequence[int], of_rows: set[int]) -> None:
-        """Which views of arguments nobody but rows reads."""
+        """Which views of arguments nobody but rows reads. Where only the run knows how many rows an argument has, its
+        last one may lie elsewhere though the argument does not."""
         drafts, slots = self._low.drafts, self._low.slots
         passed_by = set(of_rows)
         kept = {*self._low.outs, *(source for slot in slots if slot.derive is not None for source in slot.derive[1])}
@@ -202,7 +203,7 @@ class Straight:
         for index in alone:
             if index in passed_by:
                 source, way = self._views.get(drafts[index].ins[0], (drafts[index].ins[0], ()))
-                if source in self._low.params:
+                if source in self._low.params and slots[source].aval.static:
                     self._views[drafts[index].outs[0]] = source, (*way, index)
 
     def _together(self, group: list[int]) -> None:

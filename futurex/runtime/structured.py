@@ -17,8 +17,9 @@ import numpy as np
 from futurex.kernels.interrupts import look
 from futurex.kernels.registry import Backend, Kernel, Late
 from futurex.ops.tapes import collector
+from futurex.tree.dims import is_static
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.tree.node import Node, apply
 
 STRUCTURED = frozenset({"cond", "loop", "scan"})
 WRITTEN_BYTES = 1 << 18
@@ -85,7 +86,7 @@ def structured_kernel(node: Node, compile_sub: Compile, backends: Sequence[Backe
         whole = next((kernel for kernel in claims if kernel is not None), None)
         if whole is not None:
             return replace(whole, call=_compiled(whole, node, compile_sub))
-    return _planned(node, compile_sub)
+    return _planned(node, compile_sub, grows=bool(backends))
 
 
 def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., Any]:
@@ -95,6 +96,7 @@ def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., 
     # The code is made for the shapes that the loop begins with.
     may_take_over = all(each.is_static for each in body.params)
     written = _stored_into(body, ())
+    body, growing = _adding_rows(body, ())
 
     @functools.cache
     def plans() -> tuple[Runnable, Runnable]:
@@ -105,7 +107,7 @@ def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., 
         results = whole.call(out, *inputs)
         if results is not None:
             return results
-        results = _loop(*plans(), (), written, coming)(None, communicator, *inputs)
+        results = _loop(*plans(), (), written, growing, coming)(None, communicator, *inputs)
         return results if out is None else tuple(map(_delivered, results, out))
 
     return call
@@ -120,20 +122,24 @@ def _delivered(result: Any, out: Any) -> Any:
     return out
 
 
-def _planned(node: Node, compile_sub: Compile) -> Kernel:
-    """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
-    written = _stored_into(node.attrs["body"], node.attrs["tape"]) if node.op == "loop" else {}
-    plans = {
-        name: compile_sub(value, written if name == "body" else None)
-        for name, value in node.attrs.items() if isinstance(value, Graph)
-    }  # fmt: skip
+def _planned(node: Node, compile_sub: Compile, grows: bool) -> Kernel:
+    """The kernel that runs plans of the sub-graphs; they are compiled once, here. ``grows``: arrays are NumPy's, and
+    may get room for rows that rounds add."""
+    graphs = {name: value for name, value in node.attrs.items() if isinstance(value, Graph)}
+    written: dict[int, int] = {}
+    growing: frozenset[int] = frozenset()
+    if node.op == "loop":
+        written = _stored_into(graphs["body"], node.attrs["tape"])
+        if grows:
+            graphs["body"], growing = _adding_rows(graphs["body"], node.attrs["tape"])
+    plans = {name: compile_sub(value, written if name == "body" else None) for name, value in graphs.items()}
     every = tuple(plans.values())
     used = max((plan.threads for plan in every), default=1)
     common: dict[str, Any] = {"threads": used, "late": _Inside(every), "plans": every}
     if node.op == "cond":
         return Kernel(_cond(plans["then"], plans["orelse"]), "structured", **common)
     if node.op == "loop":
-        call = _loop(plans["test"], plans["body"], node.attrs["tape"], written)
+        call = _loop(plans["test"], plans["body"], node.attrs["tape"], written, growing)
         return Kernel(call, "structured", **common)
     attrs = {name: value for name, value in node.attrs.items() if name != "body"}
     return Kernel(_scan(plans["body"], **attrs), "structured", **common)
@@ -149,8 +155,10 @@ def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:
 class _Carry:
     """What a loop carries, double-buffered: a step reads one set of arrays and writes the other."""
 
-    def __init__(self, values: Sequence[Any], written: Collection[int] = ()) -> None:
-        """``written``: places whose array every step writes into; they get one of their own."""
+    def __init__(self, values: Sequence[Any], written: Collection[int] = (), growing: Collection[int] = ()) -> None:
+        """``written``: places whose array every step writes into; they get one of their own. ``growing``: those whose
+        array gets the rows that a step gives."""
+        self._rooms: dict[int, Any] = dict.fromkeys(growing)
         self.values = [_own(value) if k in written else value for k, value in enumerate(values)]
         self._written = frozenset(written)
         self._mine = False  # the first set belongs to the caller
@@ -160,14 +168,43 @@ class _Carry:
         """Run ``plan``; its first results become the carry, the rest is returned. ``keep``: old values that live on."""
         n = len(self.values)
         results = plan.run(args, communicator, outs=self._spare)
-        lasting = self._written.union(keep)
+        lasting = self._written.union(keep, self._rooms)
+        for k in self._rooms:
+            results[k] = self._with_rows(k, results[k])
         self._spare = [None if k in lasting else value for k, value in enumerate(self.values)] if self._mine else None
         self.values, self._mine = results[:n], True
         return results[n:]
 
     def owned(self) -> list[Any]:
         """The carry in arrays that nobody else holds."""
-        return self.values if self._mine else [_own(value) for value in self.values]
+        if not self._mine:
+            return [_own(value) for value in self.values]
+        return [_own(value) if k in self._rooms else value for k, value in enumerate(self.values)]
+
+    def _with_rows(self, k: int, rows: Any) -> Any:
+        """A carried array with more rows: it lies in memory that has room for as many again."""
+        before, room = self.values[k], self._rooms[k]
+        used = len(before)
+        needed = used + len(rows)
+        if room is None or needed > len(room):
+            room = self._rooms[k] = np.empty((2 * needed, *before.shape[1:]), before.dtype)
+            room[:used] = before
+        room[used:needed] = rows
+        return room[:needed]
+
+
+def _adding_rows(body: Graph, tape: Sequence[int]) -> tuple[Graph, frozenset[int]]:
+    """A loop's body that gives the rows alone which it adds to the ends of carried arrays, and these arrays' places: to
+    copy what is there in every round would take longer and longer."""
+    outs = list(body.outs)
+    for k, out in enumerate(body.outs):
+        if out.op == "concatenate" and not out.attrs["axis"] and out.inputs[0] is body.params[k] and k not in tape:
+            rows = out.inputs[1:]
+            whole = is_static(out.shape[1:]) and out.aval.dtype == body.params[k].aval.dtype
+            if whole and all(each.dtype == out.dtype and each.shape[1:] == out.shape[1:] for each in rows):
+                outs[k] = rows[0] if len(rows) == 1 else apply("concatenate", *rows, axis=0)
+    growing = frozenset(k for k, (mine, out) in enumerate(zip(outs, body.outs, strict=True)) if mine is not out)
+    return (Graph(body.params, outs, body.name) if growing else body), growing
 
 
 def _stored_into(body: Graph, tape: Sequence[int]) -> dict[int, int]:
@@ -185,15 +222,16 @@ def _own(value: Any) -> Any:
 
 
 def _loop(
-    test: Runnable, body: Runnable, tape: tuple[int, ...], written: Collection[int], coming: Kernel | None = None
+    test: Runnable, body: Runnable, tape: tuple[int, ...], written: Collection[int], growing: Collection[int],
+    coming: Kernel | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
-    """``written``: what the body's plan was told that it may write into. ``coming``: the whole loop as a kernel that is
-    being compiled; once it is there it takes over what is carried."""
+    """``written``: what the body's plan was told that it may write into; ``growing``: of what it gives rows.
+    ``coming``: the whole loop as a kernel that is being compiled; once it is there it takes over what is carried."""
     n = len(body.graph.outs)
 
     def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
         consts = inputs[n:]
-        carry, whole, start = _Carry(inputs[:n], written), coming, time.perf_counter()
+        carry, whole, start = _Carry(inputs[:n], written, growing), coming, time.perf_counter()
         if tape:
             carry.values = carry.owned()
         tapes: list[list[Any]] = [[] for _ in tape]

@@ -3,6 +3,7 @@ the loop is done (:mod:`futurex.frontend.rewrite.collecting` finds them)."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from futurex.frontend.control.growing import Block, Growing, kind_of_row
 from futurex.frontend.control.rounds import FIRST_ROUND
-from futurex.frontend.control.sometimes import Put, Sometimes
+from futurex.frontend.control.sometimes import ROOM, Put, Sometimes
 from futurex.frontend.control.values import raw
 from futurex.frontend.entry_kinds import (
     Entry,
@@ -26,7 +27,7 @@ from futurex.frontend.entry_kinds import (
     whole,
     zeros_of,
 )
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.rewrite.collecting import IN_SOME
 from futurex.frontend.sites import Collected, ToldApart
@@ -37,7 +38,11 @@ from futurex.tree.node import Node
 LEARNED = object()
 """The site of an Escape that says that now is known what rounds append."""
 MOST = 1 << 13
-"""Rounds, at most: the list has as many entries."""
+"""Entries of a list, at most, that are the tree's, each by itself."""
+MANY = 1 << 8
+"""Entries from which a list of numbers had rather be an array of rows: a loop around carries it as that."""
+LESS_ROOM = 1 << 18
+"""Elements, at most, of one whose rounds ask for entries: it grows in memory that is set aside."""
 _NEAR = 64
 """First number of a range up to which the array begins with rows that nobody writes."""
 _Kinds = tuple[tuple[tuple[int, int], Entry | Tuple], ...]
@@ -111,8 +116,7 @@ class Collector:
         self.growing = [Growing(self, number) for number in range(count)]
         self.stand_ins = [self._stand_in(number) for number in range(count)]
         self.sometimes = [each for each in self.stand_ins if isinstance(each, Sometimes)]
-        if len(rounds) > MOST and any(isinstance(each, Growing) for each in self.stand_ins):
-            raise Escape(f"a list of more than {MOST} entries", "each is one of the tree's")
+        self._check_length(kinds)
         self.arrays = [self._rows(put, kind) for put, kind in kinds]
 
     def _stand_in(self, number: int) -> Growing | Sometimes | None:
@@ -121,6 +125,30 @@ class Collector:
         if isinstance(values, TracedList | Sometimes):
             return Sometimes(self, number, values)
         return None if self.rows.lists[number][3] == IN_SOME and self.left is not None else self.growing[number]
+
+    def _check_length(self, kinds: _Kinds) -> None:
+        """Are the lists too long for entries that are the tree's, each by itself? Another trace has arrays of rows in
+        their place, as of lists whose length depends on data, where these are not too large."""
+        count, trace = len(self.rounds), current()
+        entries = count * sum(block or 1 for (_, block), _ in kinds)
+        most = MOST * max(len(self.growing), 1)
+        numbers = not any(each.aval.shape for _, kind in kinds for each in parts_of(kind))
+        if entries <= (MANY * max(len(self.growing), 1) if numbers else most):
+            return
+        room = LESS_ROOM if any(self.known.last) or any(self.known.others) else ROOM
+        grown: dict[Any, Any] = {}
+        for (number, block), kind in kinds:
+            values, site = trace.lists.get(id(self.growing[number].values), (None, None))
+            largest = max(math.prod(each.aval.shape) for each in parts_of(kind))
+            if values is not self.growing[number].values or count * (block or 1) * largest > room:
+                break
+            grown[site] = kind if site not in grown else kind.joined(grown[site])
+        else:
+            if trace.may_begin_again and None not in grown.values() and not grown.keys() <= trace.stacks.keys():
+                trace.grown.update(grown)
+                raise Retrace
+        if entries > most:
+            raise Escape(f"lists of more than {MOST} entries", "each is one of the tree's")
 
     def _rows(self, put: tuple[int, int], kind: Entry | Tuple) -> list[Tracer]:
         """Arrays of rows for what rounds append at one place: of lists of which they ask for any entry they begin with
@@ -202,8 +230,6 @@ class Collector:
         if kinds is None or not _fits(found, kinds) or self.learned or not all(others):
             self.learn(found if kinds is None else _joined(found, kinds))
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
-        if len(self.rounds) * sum(_count(value) or 1 for _, value in put) > MOST * max(len(self.growing), 1):
-            raise Escape(f"lists of more than {MOST} entries", "each is one of the tree's")
         for (number, value), (_, kind), arrays in zip(put, kinds, self.arrays, strict=True):
             place = self._place(self._first(number))
             parts = value.parts if type(value) is Block else parts_of(fitted(value, kind))

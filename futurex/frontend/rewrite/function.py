@@ -5,7 +5,7 @@ import __future__
 
 import ast
 import copy
-import re
+import inspect
 import types
 import weakref
 from collections import OrderedDict
@@ -28,7 +28,6 @@ def rewrite(function: types.FunctionType, runtime: Any, rewriter: Any = Rewriter
     return twin
 
 
-_OWN_SCOPES = re.compile(rf"{OWN}\w+\.<locals>\.")
 _CODES = 2048
 """Twins that are kept: cells of a notebook, and functions that are made in text, are others whenever they are run."""
 _code_cache: OrderedDict[tuple[str, types.CodeType, Any], types.CodeType] = OrderedDict()
@@ -63,23 +62,21 @@ def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode,
 
 
 def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
-    """Branches and loop bodies are functions of the rewriter; tracebacks name the function that they stand in. What is
-    defined inside has the name that it would have there."""
-    made = code.co_qualname
-
-    def spelled(text: str) -> str:
-        return _OWN_SCOPES.sub("", qualname + text.removeprefix(made)) if text.startswith(f"{made}.") else text
-
-    def named(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
-        consts: list[Any] = []
-        for const in code.co_consts:
-            if isinstance(const, types.CodeType):
-                own = const.co_name.startswith(OWN)
-                const = named(const, *((name, qualname) if own else (const.co_name, spelled(const.co_qualname))))
-            consts.append(spelled(const) if isinstance(const, str) else const)  # a class says its name itself
-        return code.replace(co_name=name, co_qualname=qualname, co_consts=tuple(consts))
-
-    return named(code, name, qualname)
+    """Branches and loop bodies are functions of the rewriter; tracebacks name the function that they stand in, and
+    functions and classes inside have the names that they have in the function itself."""
+    is_function = code.co_flags & inspect.CO_OPTIMIZED
+    consts = []
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            if const.co_name.startswith(OWN):
+                const = _renamed(const, name, qualname)
+            else:
+                place = f"{qualname}.<locals>" if is_function else qualname
+                const = _renamed(const, const.co_name, f"{place}.{const.co_name}")
+        elif not is_function and const == code.co_qualname:  # what the body of a class says that the class is called
+            const = qualname
+        consts.append(const)
+    return code.replace(co_name=name, co_qualname=qualname, co_consts=tuple(consts))
 
 
 _Codes = weakref.WeakValueDictionary[int, types.CodeType]

@@ -33,6 +33,7 @@ from futurex.frontend.rewrite.syntax import (
     names_of,
     place_missing,
     stored,
+    tested_inside,
     thunk,
     written_further_in,
 )
@@ -81,15 +82,6 @@ def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] 
 def _branch_to(statements: list[ast.stmt], position: int, loop: ast.For | ast.While) -> int:
     """Where the branch begins that ends in the ``return`` at a position, and only there."""
     return position if statements is loop.body or exits(statements[:position]) else 0
-
-
-def _tested_inside(node: ast.While) -> ast.While:
-    """A loop whose test binds names: the test moves into the body, where the names are the loop's own."""
-    if contains(node.orelse, (ast.Break, ast.Continue), into_loops=False):  # of a loop further out
-        return node
-    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [*node.orelse, ast.Break()], [])
-    place_missing(ast.copy_location(leave, node.test), node.test.lineno, node.test.col_offset)
-    return ast.copy_location(ast.While(ast.Constant(True), [leave, *node.body], []), node)
 
 
 def _variables(names: set[str]) -> ast.expr:
@@ -165,9 +157,10 @@ class Rewriter(Expressions):
         node.decorator_list = [
             self._expression(fx("decorator", self.visit(decorator)), decorator) for decorator in node.decorator_list
         ]
-        return self._nested(node)
+        return self._inner(node)
 
-    def _nested(self, node: ast.FunctionDef) -> ast.FunctionDef:
+    def _inner(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """A function inside the function, or a method of a class there."""
         shared = declared(node.body, ast.Nonlocal)
         self._function(node)
         if shared:  # what a call writes further out belongs to the branch or loop that it stands in
@@ -178,10 +171,12 @@ class Rewriter(Expressions):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """A class is made by plain Python, which must not look at anything from outside. Its methods are staged."""
+        """A class is made by plain Python, which must not look at anything from outside; its methods are staged."""
         node.bases = [self.visit(base) for base in node.bases]
         if not computes(node):
-            node.body = [self._nested(each) if isinstance(each, ast.FunctionDef) else each for each in node.body]
+            self.scopes.append(({"__class__"}, set()))  # no more from outside than the class itself
+            node.body = [self._inner(each) if isinstance(each, ast.FunctionDef) else each for each in node.body]
+            self.scopes.pop()
             return node
         why = ast.Constant("it defines a class whose body computes")
         return [self._placed(ast.Expr(fx("refuse", why)), node), node]
@@ -217,7 +212,7 @@ class Rewriter(Expressions):
                 statements_ = [*match_as_ifs(statement, self.fresh), *rest]
                 return out + self._block(statements_, tail=tail, loop=loop)
             if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
-                statement = _tested_inside(statement)
+                statement = tested_inside(statement)
             if isinstance(statement, ast.For | ast.While) and (taken := self._taken_out(statement)):
                 return out + self._block([*taken, *rest], tail=tail, loop=loop)
             if isinstance(statement, ast.If):

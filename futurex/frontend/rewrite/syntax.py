@@ -156,6 +156,15 @@ def written_further_in(nodes: Sequence[ast.AST]) -> set[str]:
     return {name for body in bodies for name in declared(body, ast.Nonlocal)}
 
 
+def tested_inside(node: ast.While) -> ast.While:
+    """A loop whose test binds names: the test moves into the body, where the names are the loop's own."""
+    if contains(node.orelse, (ast.Break, ast.Continue), into_loops=False):  # of a loop further out
+        return node
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [*node.orelse, ast.Break()], [])
+    place_missing(ast.copy_location(leave, node.test), node.test.lineno, node.test.col_offset)
+    return ast.copy_location(ast.While(ast.Constant(True), [leave, *node.body], []), node)
+
+
 def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.kernels.loops.delivery import VIEWS, Users, Wanted, before, destined, is_in_place, wanted
+from futurex.passes.dead import may_not_end
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -104,6 +105,7 @@ def schedule(graph: Graph) -> Schedule:
     for k, earlier in enumerate(behind):
         for each in earlier:
             reach[k] |= reach[each] | 1 << each
+    _after_checks(nodes, behind, reach)
     users: dict[Node, list[int]] = {}
     for k, node in enumerate(nodes):
         for source in dict.fromkeys(node.inputs):
@@ -143,6 +145,14 @@ def schedule(graph: Graph) -> Schedule:
     order = [nodes[k] for k in _topological(behind)]
     lazy = _lazy(order, consumer, kept, early)
     return Schedule([Placed(node, frozenset(consumes[index[node]]), node in lazy) for node in order], found)
+
+
+def _after_checks(nodes: Sequence[Node], behind: list[set[int]], reach: list[int]) -> None:
+    """Put loops behind the checks that do not need them: a check may keep the program from one that never ends."""
+    checks = [k for k, node in enumerate(nodes) if node.op == "check"]
+    for k, node in enumerate(nodes):
+        if checks and may_not_end(node) and (first := [check for check in checks if not reach[check] >> k & 1]):
+            _follow(k, first, behind, reach)
 
 
 def _follow(k: int, others: Sequence[int], behind: list[set[int]], reach: list[int]) -> None:
