@@ -238,6 +238,13 @@ def while_small(values: Any) -> Iterator[Any]:
         yield value
 
 
+def anew(values: Any) -> Any:
+    """What each round of a comprehension goes over: an iterator may be used up by the first, or another way tried."""
+    if hasattr(type(values), "__next__") and not (isinstance(values, Rows) and current().is_newest(values)):
+        raise Escape("a comprehension that goes over an iterator in each round", "it can be gone over only once")
+    return values
+
+
 def _refuse_unrolling(what: str) -> None:
     raise Escape(what, "unrolling it makes too large a tree")
 
