@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.either import of_one_dtype
-from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import is_numeric, raw
 from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, entered_all, joined, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
@@ -35,6 +35,7 @@ _UNORDERED = Failure(ValueError, ("Python's order of a NaN depends on what was c
 _WHY = "it is traced as an array"
 _OF_DEQUES = ("popleft", "appendleft", "extendleft")
 _NONE = Failure(ValueError, ("need at least one array to concatenate",))
+_OTHER = Failure(ValueError, ("a slice of a list gets more or fewer entries than it has",))
 _EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
@@ -367,12 +368,38 @@ class TracedList:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
-            raise Escape("writing a slice of a list whose length depends on data", "it is traced as an array")
+            self._set_slice(index, value)
+            return
         row = self._row(value)
         own_container(self, "a list")
         current().waits = True
         rows = new_array(self._rows()._node)
         rows[index] = fresh(emit("reshape", row, shape=self.kind.aval.shape))
+        self.rows = rows
+
+    def _set_slice(self, index: slice, values: Any) -> None:
+        """Entries take the places of as many others; where the run finds other than that, it goes as plain Python."""
+        self._check_list("a slice of")
+        if isinstance(values, int | float | complex | np.generic) or (isinstance(values, Tracer) and values.ndim != 1):
+            raise Escape("writing a number, or the rows of an array, into a slice of a list", _WHY)
+        if not (index.step is None or (type(index.step) is int and index.step == 1)):
+            raise Escape("writing every so many entries of a list whose length depends on data", _WHY)
+        made = _empty(self.site, self.kind)
+        made.extend(_all_of(values) if isinstance(values, Rows) else values)
+        places = len_of(self[index])
+        count = len_of(made)
+        if not isinstance(places, Tracer) and not isinstance(count, Tracer):
+            if places != count:
+                raise Escape("writing more or fewer entries into a slice of a list", "it grows or shrinks")
+        elif node_of(places) is not node_of(count):
+            current().waits = True
+            current().effect("check", emit("equal", node_of(places), node_of(count)), failure=_OTHER)
+        self._write(index, made)
+
+    def _write(self, index: slice, made: TracedList) -> None:
+        own_container(self, "a list")
+        rows = new_array(self._rows()._node)
+        rows[index] = made._rows()
         self.rows = rows
 
     def __getattribute__(self, name: str) -> Any:
@@ -409,10 +436,18 @@ class TracedTuples(TracedList):
         return tuple(column.taken(part) for column, part in zip(columns, value, strict=True))
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            self._set_slice(index, value)
+            return
         value = self.taken(value)
         self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
+
+    def _write(self, index: slice, made: TracedList) -> None:
+        assert isinstance(made, TracedTuples)
+        for column, more in zip(self._columns(), made._columns(), strict=True):
+            column._write(index, more)
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of tuples of numbers: one row for each."""
@@ -519,6 +554,12 @@ class TracedMixed(TracedTuples):
 
     def stacked(self) -> Tracer:
         return self._columns()[0].stacked()
+
+
+def _all_of(values: Rows) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(list, (values,), {})
 
 
 def _type_for(kind: Tuple) -> type[TracedTuples]:

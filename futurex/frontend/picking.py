@@ -127,6 +127,8 @@ def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry | Tuple:
     """What all entries are. Refuses what no row can stand for, and what is no position."""
     name = type(container).__name__
     if isinstance(index, slice):
+        if type(container) is list:
+            note_growth(container, dict(enumerate(container)))  # a list of rows has such slices
         raise Escape(f"a slice of a {name}", "how long it is depends on data", "keep an array")
     if index.ndim or (index.dtype.kind not in "iu" and not (index.aval.weak and index.dtype.kind == "b")):
         raise Escape(f"a {name} indexed by what is no integer", "NumPy would take it for another kind of index")
