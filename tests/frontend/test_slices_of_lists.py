@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from compare import check
+from compare import check, outcome
+
+import futurex as fx
 
 X = np.random.default_rng(1).integers(0, 20, 60)
 
@@ -137,10 +139,6 @@ def every_second(x):
     [grows, begins_behind_its_end, gets_a_number, every_second, what_is_gone_over_backwards_has_changed],
 )
 def test_what_has_another_length_or_meaning_is_python_s(function):
-    from compare import outcome
-
-    import futurex as fx
-
     futurized = fx.futurize(function)
     for x in (X, X[:2], X[:0]):
         for _ in range(2):
