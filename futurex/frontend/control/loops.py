@@ -101,12 +101,15 @@ def _begin_again_with(body: Any) -> None:
 
 def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> bool:
     """Stage a loop from here on, although its test is known as yet. False if that cannot be."""
-    before = get()
+    trace, before, grown = current(), get(), dict(current().grown)
     try:
-        with current().tentative():
-            _stage(test, body, get, set_, names, body)
+        with trace.tentative():
+            _stage_test(test, body, get, set_, names)
         return True
-    except Escape:
+    except Escape as escape:
+        learned = trace.grown.items() - grown.items()
+        if learned and trace.may_begin_again and trace.has_grown():
+            raise Retrace from escape  # lists that its rounds change are arrays then: unrolling it would only show that
         set_(before)
         return False
 

@@ -55,13 +55,11 @@ def wrapped(node: ast.AST, made: ast.expr, visit: Callable[[ast.expr], ast.expr]
 
 
 def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Names of what is changed as only lists are."""
+    """Names of what is changed as lists are; arrays are no other ones for that they might be one."""
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
             node = node.func
-        elif not isinstance(node, ast.Subscript) or not (
-            isinstance(node.ctx, ast.Del) or (isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Slice))
-        ):
+        elif not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load):
             continue
         if isinstance(node.value, ast.Name):
             yield node.value.id
