@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -43,11 +44,14 @@ WORTH_A_LOOP = 2  # nodes that a round makes of such a loop, at least
 FIXPOINT_TRIALS = 4  # of finding out of what types the entries are that rounds append
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
+_HAVE_ENTRIES = frozenset((list, tuple, dict, set, str, collections.deque))
 
 
 def filled(value: Any) -> Any:
-    """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the truth
-    alone, so that others may be of other types. All else is as it is."""
+    """An operand in a test: of a list whether it has entries, of a traced number the truth alone, so that others may be
+    of other types. All else is as it is."""
+    if type(value) in _HAVE_ENTRIES:
+        return len(value) > 0
     return truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
 
 
