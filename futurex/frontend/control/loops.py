@@ -27,7 +27,7 @@ from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, 
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
-from futurex.frontend.picking import entry_at, is_gathered
+from futurex.frontend.picking import are_many_records, entry_at, is_gathered
 from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -196,6 +196,8 @@ def for_(
         return
     if is_gathered(iterable):
         loop.over_rows(len(iterable), entry_at(iterable, len(iterable)))
+        return
+    if are_many_records(iterable) and loop.attempt(range(len(iterable)), entry_at(iterable, len(iterable))):
         return
     values = items(iterable)
     if isinstance(values, Tracer):
