@@ -19,7 +19,6 @@ from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.folds import FOLDS
 from futurex.frontend.lists import Site, listed
 from futurex.frontend.outside import items
-from futurex.frontend.rewrite.collecting import IN_SOME
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer
 
@@ -33,14 +32,16 @@ def _nothing(*_: Any) -> None:
 
 
 class Comprehension:
-    """One over a single iterable of ``values``: ``make`` has Python do it, of values and of what asks tests; ``each``
-    is the body of a loop that does it, of what gets the entries; ``tests``: have only some values entries?"""
+    """One over an iterable of ``values``: ``make`` has Python do it, of values and of what asks tests; ``each`` is the
+    body of a loop that does it, of what gets the entries; ``tests``: have only some values entries? ``count``: how
+    many has a round of the loop?"""
 
     def __init__(
-        self, code: Any, values: Any, make: Callable[..., Any], each: Callable[[Any], Any], tests: bool,
+        self, code: Any, values: Any, make: Callable[..., Any], each: Callable[[Any], Any], tests: bool, count: int,
         line: int, column: int,
     ) -> None:  # fmt: skip
         self.make, self.each, self.tests, self.site = make, each, tests, Site(code, line, column)
+        self.count = count
         self.rows = values.rest() if isinstance(values, Rows) and current().is_newest(values) else None
         self._values = values
         if isinstance(values, control.TracedRange):
@@ -81,13 +82,13 @@ class Comprehension:
                     return self._loop()
             except Escape:
                 self._begin_again()
-        if not self.tests or self._is_used_up:
+        if self._is_used_up or (self.count == 1 and not self.tests):
             return self._unrolled(_known)
         try:
             with trace.tentative():
                 return self._unrolled(_kept)
         except Escape as escape:
-            if escape.site is not _ON_DATA:
+            if escape.site is not _ON_DATA and self.count != -1:
                 raise
         try:
             with trace.tentative():
@@ -110,7 +111,7 @@ class Comprehension:
 
     def _loop(self) -> Any:
         made = listed([], self.site)
-        into = _Into(made, self.tests)
+        into = _Into(lambda: made, self.count)
         control.for_(self.values, self.each(into), lambda: (), _nothing, (), None, into.rows)
         return made
 
@@ -142,17 +143,35 @@ class Comprehension:
 
 
 class _Into:
-    """What puts the entries of rounds into a list."""
+    """What puts the entries of rounds into a list that ``get`` gives; ``count``: how many each of them puts."""
 
-    def __init__(self, made: Any, in_some: bool) -> None:
-        append, extend = (lambda value, do=do: call(do, (value,), {}) for do in (made.append, made.extend))
-        self.rows = control.Appended((lambda: made, append, extend, IN_SOME if in_some else 1))
+    def __init__(self, get: Callable[[], Any], count: int) -> None:
+        append, extend = (_calling(get, name) for name in ("append", "extend"))
+        self.rows = control.Appended((get, append, extend, count))
 
     def take(self, test: Callable[[], Any] | None, entry: Callable[[], Any]) -> None:
         if test is None:
             self.rows.put(0, entry())
         else:
             control.if_expression(test(), lambda: self.rows.put(0, entry()), _nothing)
+
+    def go_over(
+        self, test: Callable[[], Any] | None, values: Callable[[], Any], each: Callable[[Any], Any], count: int
+    ) -> None:
+        """A round of a comprehension goes over more values."""
+
+        def go() -> None:
+            into = _Into(lambda: self.rows.at(0), count)
+            control.for_(control.anew(values()), each(into), lambda: (), _nothing, (), None, into.rows)
+
+        if test is None:
+            go()
+        else:
+            control.if_expression(test(), go, _nothing)
+
+
+def _calling(get: Callable[[], Any], method: str) -> Callable[[Any], Any]:
+    return lambda value: call(getattr(get(), method), (value,), {})
 
 
 def _of_range(values: control.TracedRange) -> tuple[int, Callable[[Any], Any]] | None:

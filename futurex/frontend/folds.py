@@ -40,6 +40,19 @@ class Fold:
         else:
             control.if_(test(), lambda: self.add(entry()), lambda: None, self.get, self.set, self.names)
 
+    def go_over(
+        self, test: Callable[[], Any] | None, values: Callable[[], Any], each: Callable[[Any], Any], count: int
+    ) -> None:
+        """A round of a comprehension goes over more values."""
+
+        def go() -> None:
+            control.for_(control.anew(values()), each(self), self.get, self.set, self.names, self.left)
+
+        if test is None:
+            go()
+        else:
+            control.if_(test(), go, lambda: None, self.get, self.set, self.names)
+
     def over(self, values: Any, body: Callable[[Any], Any] | None = None) -> Any:
         """The result for these entries, or for those of a comprehension whose loop has this ``body``."""
         control.for_(values, body or self.add, self.get, self.set, self.names, self.left)

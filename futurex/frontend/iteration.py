@@ -153,10 +153,25 @@ def _reversed(values: Any) -> Any:
             return current().remember(values.backwards())
     if found is not None:
         length, entry = found
-        return current().remember(Rows(length, lambda i: entry(length - 1 - i)))
+        whole = _turned(values) if isinstance(values, TracedList) else None
+        return current().remember(Rows(length, lambda i: entry(length - 1 - i), whole))
     if not isinstance(values, list | tuple | str | dict | deque):
         raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
     return current().remember(map(entered, reversed(values)))
+
+
+def _turned(values: TracedList) -> Callable[[], Any]:
+    """What makes a list of its entries from the last to the first, where they are still those that it has now."""
+    before = values.columns()
+
+    def whole() -> Any:
+        if any(one is not other for one, other in zip(before, values.columns(), strict=True)):
+            return None
+        made = values.made_as(list)
+        made.reverse()
+        return made
+
+    return whole
 
 
 def _counted(values: Any) -> Any:
@@ -172,6 +187,8 @@ def _counted(values: Any) -> Any:
 def _list(values: Any = ()) -> Any:
     if isinstance(values, TracedList):
         return values.made_as(list)
+    if isinstance(values, Rows) and (made := values.whole()) is not None:
+        return made
     return current().remember(list(items(_counted(values))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import cmath
 import collections
 import copy
 import dataclasses
@@ -41,7 +42,7 @@ from futurex.frontend.outside import (
 from futurex.frontend.replay import repeats
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
-from futurex.ops.mathematics import KINDS
+from futurex.ops.mathematics import COMPLEX_KINDS, KINDS
 from futurex.tree.pytree import flatten, unflatten
 
 # -- dataclasses -----------------------------------------------------------------------------------------------------
@@ -153,6 +154,37 @@ def _math(name: str, function: Any) -> Special:
 for _name in KINDS:
     if hasattr(math, _name) and _name not in ("dist", "fsum"):
         SPECIAL[getattr(math, _name)] = _math(_name, getattr(math, _name))
+
+
+def _complex(value: Any, kind: str) -> Any:
+    """What ``cmath`` makes of an argument: one of Python's complex numbers, or, of ``rect``, a float."""
+    node = node_of(value)
+    if node.ndim or node.dtype.kind not in ("biufc" if kind == "c" else "biuf") or node.dtype.itemsize > 16:
+        raise Escape("a function of the cmath module of an array, or of what is no such number", "it may raise")
+    return node if node.aval.weak and node.dtype.kind == kind else number_of(node, kind)._node
+
+
+def _of_complex(name: str, function: Any) -> Special:
+    def compute(*args: Any) -> Any:
+        if not any(isinstance(arg, Tracer) for arg in args):
+            if any_traced(args):
+                raise Escape(f"cmath.{name} of containers that are traced", "plain Python needs the values")
+            refuse_special(args)
+            with python():
+                return function(*args)
+        if len(args) != (2 if name == "rect" else 1):
+            raise Escape(f"cmath.{name} of {len(args)} numbers", "it is not traced")
+        numbers = [_complex(arg, "f" if name == "rect" else "c") for arg in args]
+        if name == "polar":
+            return tuple(fresh(emit("cmath_call", *numbers, function=each)) for each in ("radius", "angle"))
+        return fresh(emit("cmath_call", *numbers, function=name))
+
+    return compute
+
+
+for _name in (*COMPLEX_KINDS, "polar"):
+    if hasattr(cmath, _name):
+        SPECIAL[getattr(cmath, _name)] = _of_complex(_name, getattr(cmath, _name))
 
 
 @special(builtins.round)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import is_numeric, raw
 from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
@@ -33,6 +33,7 @@ _UNORDERED = Failure(ValueError, ("Python's order of a NaN depends on what was c
 _WHY = "it is traced as an array"
 _OF_DEQUES = ("popleft", "appendleft", "extendleft", "rotate", "maxlen")
 _NONE = Failure(ValueError, ("need at least one array to concatenate",))
+_OTHER = Failure(ValueError, ("a slice of a list gets more or fewer entries than it has",))
 EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
@@ -440,12 +441,38 @@ class TracedList:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
-            raise Escape("writing a slice of a list whose length depends on data", "it is traced as an array")
+            self._set_slice(index, value)
+            return
         row = self._row(value)
         own_container(self, "a list")
         current().waits = True
         rows = new_array(self._rows()._node)
         rows[index] = fresh(emit("reshape", row, shape=self.kind.aval.shape))
+        self.rows = rows
+
+    def _set_slice(self, index: slice, values: Any) -> None:
+        """Entries take the places of as many others; where the run finds other than that, it goes as plain Python."""
+        self._check_list("a slice of")
+        if isinstance(values, int | float | complex | np.generic) or (isinstance(values, Tracer) and values.ndim != 1):
+            raise Escape("writing a number, or the rows of an array, into a slice of a list", _WHY)
+        if not (index.step is None or (type(index.step) is int and index.step == 1)):
+            raise Escape("writing every so many entries of a list whose length depends on data", _WHY)
+        made = _empty(self.site, self.kind)
+        made.extend(_all_of(values) if isinstance(values, Rows) else values)
+        places = len_of(self[index])
+        count = len_of(made)
+        if not isinstance(places, Tracer) and not isinstance(count, Tracer):
+            if places != count:
+                raise Escape("writing more or fewer entries into a slice of a list", "it grows or shrinks")
+        elif node_of(places) is not node_of(count):
+            current().waits = True
+            current().effect("check", emit("equal", node_of(places), node_of(count)), failure=_OTHER)
+        self._write(index, made)
+
+    def _write(self, index: slice, made: TracedList) -> None:
+        own_container(self, "a list")
+        rows = new_array(self._rows()._node)
+        rows[index] = made._rows()
         self.rows = rows
 
     def __getattribute__(self, name: str) -> Any:
@@ -457,6 +484,12 @@ class TracedList:
         if hasattr(self.site.made, name) and not name.startswith("__"):
             raise Escape(f"{name}() of a list whose length depends on data", "it is traced as an array")
         raise AttributeError(f"'{self.site.made.__name__}' object has no attribute {name!r}")
+
+
+def _all_of(values: Rows) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(list, (values,), {})
 
 
 def puts_an_entry(function: Any, values: Any) -> bool:

@@ -85,6 +85,17 @@ def is_gathered(values: Any) -> bool:
     return kind is not None and not any(part.loose for part in parts_of(kind))
 
 
+def are_many_records(values: Any) -> bool:
+    """Is it a long list or tuple of tuples of Python's numbers, all of one kind, with places among them? Rounds over
+    these read and write here and there, where those over numbers alone may be steps of one formula over arrays."""
+    if type(values) not in (list, tuple) or len(values) <= MOST_WRITTEN or type(values[0]) is not tuple:
+        return False
+    kind = joined(values)
+    parts = [] if kind is None else parts_of(kind)
+    alike = all(part.python and not part.loose and not part.is_array for part in parts)
+    return alike and any(part.aval.dtype.kind == "i" for part in parts)
+
+
 def _first(value: Any) -> Any:
     while type(value) is tuple and value:
         value = value[0]
@@ -127,6 +138,8 @@ def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry | Tuple:
     """What all entries are. Refuses what no row can stand for, and what is no position."""
     name = type(container).__name__
     if isinstance(index, slice):
+        if type(container) is list:
+            note_growth(container, dict(enumerate(container)))  # a list of rows has such slices
         raise Escape(f"a slice of a {name}", "how long it is depends on data", "keep an array")
     if index.ndim or (index.dtype.kind not in "iu" and not (index.aval.weak and index.dtype.kind == "b")):
         raise Escape(f"a {name} indexed by what is no integer", "NumPy would take it for another kind of index")

@@ -551,7 +551,7 @@ def _folds(node: Node) -> bool:
 
 _NOT_LINEAR = frozenset((
     "power", "choose", "python_scalar", "element", "scalar_power", "scalar_divide", "python_complex", "masked_store",
-    "gather", "scatter", "take_along_axis", "math_call", "ufunc_at", "reduceat",
+    "gather", "scatter", "take_along_axis", "math_call", "cmath_call", "ufunc_at", "reduceat",
 ))  # fmt: skip
 """What may fail, but never with a LinAlgError."""
 

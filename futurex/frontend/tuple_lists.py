@@ -40,10 +40,18 @@ class TracedTuples(TracedList):
         return tuple(column.taken(part) for column, part in zip(columns, value, strict=True))
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            self._set_slice(index, value)
+            return
         value = self.taken(value)
         self.check(Entry.of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
+
+    def _write(self, index: slice, made: TracedList) -> None:
+        assert isinstance(made, TracedTuples)
+        for column, more in zip(self._columns(), made._columns(), strict=True):
+            column._write(index, more)
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of tuples of numbers: one row for each."""

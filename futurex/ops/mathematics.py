@@ -1,4 +1,4 @@
-"""Functions of Python's ``math`` module, and ``round``, on numbers: their values, and their exceptions, are Python's.
+"""Functions of Python's ``math`` and ``cmath`` modules, and ``round``, on numbers: values and exceptions are Python's.
 
 NumPy's functions of the same names may differ in the last bit, and give NaN where Python raises. Derivatives are
 those of NumPy's functions.
@@ -6,6 +6,7 @@ those of NumPy's functions.
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -72,4 +73,47 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 op(
     "math_call", _math_call, aval=_aval, vjp=_rule, fails=True, samples=_samples,
     cost=lambda *values, function, options=(): Cost(20.0, 16.0),
+)  # fmt: skip
+
+
+# -- complex numbers -------------------------------------------------------------------------------------------------
+
+_ANALYTIC = {
+    "exp": "exp", "sqrt": "sqrt", "log": "log", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+}  # fmt: skip
+COMPLEX_KINDS = {
+    **dict.fromkeys([*_ANALYTIC, "rect"], complex),
+    **dict.fromkeys(("phase", "radius", "angle"), float),
+    **dict.fromkeys(("isnan", "isinf", "isfinite"), bool),
+}
+"""``radius`` and ``angle`` are those of ``cmath.polar``: of an angle that is no normal number ``phase`` raises."""
+_POLAR = {"radius": 0, "angle": 1}
+
+
+def _cmath_call(*values: Any, function: str) -> Any:
+    numbers = [value.item() if isinstance(value, np.ndarray | np.generic) else value for value in values]
+    return cmath.polar(*numbers)[_POLAR[function]] if function in _POLAR else getattr(cmath, function)(*numbers)
+
+
+def _complex_rule(g: Node, out: Node, *values: Node, function: str) -> Sequence[Node | None]:
+    if COMPLEX_KINDS[function] is bool:
+        return [None] * len(values)
+    rule = record(_ANALYTIC[function]).vjp if function in _ANALYTIC and len(values) == 1 else None
+    if rule is None:
+        raise TypeError(f"cmath.{function} with {len(values)} arguments has no derivative")
+    return rule(g, out, *values)
+
+
+op(
+    "cmath_call", _cmath_call,
+    aval=lambda *values, function: Aval((), np.dtype(COMPLEX_KINDS[function]), weak=True),
+    vjp=_complex_rule, fails=True,
+    samples=lambda rng: [
+        *(Sample((0.3 + 0.4j,), {"function": name}, order=1) for name in ("exp", "sqrt", "log")),
+        *(Sample((0.3 + 0.4j,), {"function": name}, order=0) for name in ("phase", "isnan")),
+        Sample((1.5, 0.5), {"function": "rect"}, order=0),
+    ],
+    cost=lambda *values, function: Cost(40.0, 32.0),
 )  # fmt: skip

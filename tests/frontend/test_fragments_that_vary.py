@@ -49,8 +49,8 @@ def test_a_compiled_function_hands_first_rows_to_its_fragments():
 def phases(x):
     total, found = 0j, []
     for v in x:
-        total = total + cmath.exp(1j * v)
-        found.append(cmath.phase(total))
+        total = total + cmath.log(2.0 + 1j * v, 3.0)  # to a base: a call
+        found.append(cmath.isclose(total, 2.0))
     return total, np.array(found)
 
 
@@ -80,7 +80,7 @@ def test_calls_of_numbers_among_fragments_are_made_and_looked_at_in_a_few_steps(
     for _ in range(4):
         for got, expected in zip((*f(few), *f(many)), (*phases(few), *phases(many)), strict=True):
             np.testing.assert_array_equal(got, expected)
-    assert "fragment: cmath.phase" in f.explain()
+    assert "fragment: cmath.isclose" in f.explain()
     made = [calls_of_pythons(f, x) for x in (few, many)]
     assert made[1] - made[0] < 600 * 24, made
 

@@ -88,6 +88,72 @@ def lists_of_numbers_of_either_kind_are_added(x):
     return total, k, len(b)  # what a holds is asked by its sum with b, in a branch of its own
 
 
+@cases(np.random.default_rng(1).integers(0, 1000, 400), 100)
+def entries_of_a_long_product_are_written(x, n):
+    counts, seen = [0] * n, [False] * (n + 1)
+    for value in x:
+        counts[int(value) % n] += 1
+        seen[int(value) % n + 1] = counts[int(value) % n] > 2
+    return counts, sum(seen), seen[0]
+
+
+@cases(np.random.default_rng(1).integers(0, 100, (120, 2)), 100)
+def sets_are_united(pairs, n):
+    parent, size = [k for k in range(n)], [1] * n  # noqa: C416
+    for k in range(len(pairs)):
+        a, b = int(pairs[k, 0]), int(pairs[k, 1])
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        while parent[b] != b:
+            b = parent[b]
+        if a != b:
+            if size[a] < size[b]:
+                a, b = b, a
+            parent[b] = a
+            size[a] += size[b]
+    return max(size), parent, size
+
+
+@cases.signs(np.random.default_rng(1).normal(size=120))
+def the_longest_rising_sequence(x):
+    tails, size = [0.0] * len(x), 0
+    for value in x:
+        low, high = 0, size
+        while low < high:
+            middle = (low + high) // 2
+            if tails[middle] < value:
+                low = middle + 1
+            else:
+                high = middle
+        tails[low] = float(value)
+        size = max(size, low + 1)
+    return size, tails[:3]
+
+
+@cases.signs(np.random.default_rng(2).normal(size=120))
+def an_entry_behind_the_end_is_written(x):
+    tails = [0.0] * 100
+    for k in range(len(x)):
+        if x[k] > 0 or k > 100:
+            tails[k] = float(x[k])
+    return tails
+
+
+@cases(np.random.default_rng(3).integers(1, 100, 30), 3)
+def a_loop_of_known_rounds_writes_into_them(x, n):
+    """Its first rounds show what the lists are: it need not be unrolled to find out."""
+    stack, order = [int(value) for value in x], [-1] * (3 * len(x))
+    place = 0
+    while len(stack) > 1:
+        a, b = stack.pop(), stack.pop(0)
+        order[a % len(order)] = place
+        order[b % len(order)] = a
+        stack.append((a * 7 + b) % 100)
+        place += 1
+    return order, place, stack
+
+
 class Bag:
     def __init__(self, entries):
         self.entries = list(entries)

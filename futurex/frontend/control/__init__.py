@@ -8,7 +8,7 @@ instead.
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.choices import and_, assert_, assert_not, body, if_expression, not_, or_
 from futurex.frontend.control.collected import Appended
-from futurex.frontend.control.loops import filled, for_, while_, while_small
+from futurex.frontend.control.loops import anew, filled, for_, while_, while_small
 from futurex.frontend.control.paths import IN_BRANCH, decided
 from futurex.frontend.control.positions import lose, only_looks
 from futurex.frontend.control.rows import Rows, TracedRange
@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "TracedRange",
     "and_",
+    "anew",
     "asked",
     "assert_",
     "assert_not",

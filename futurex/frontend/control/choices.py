@@ -41,7 +41,7 @@ def and_(first: Any, *others: Callable[[], Any]) -> Any:
     second, *rest = others
     test = asked(first)
     if is_unknown(test):
-        return if_expression(test, lambda: and_(second(), *rest), lambda: first)
+        return _known_anyway(first, False, lambda other: if_expression(test, other, lambda: first), second, rest, and_)
     return and_(second(), *rest) if test else first
 
 
@@ -52,8 +52,24 @@ def or_(first: Any, *others: Callable[[], Any]) -> Any:
     second, *rest = others
     test = asked(first)
     if is_unknown(test):
-        return if_expression(test, lambda: first, lambda: or_(second(), *rest))
+        return _known_anyway(first, True, lambda other: if_expression(test, lambda: first, other), second, rest, or_)
     return first if test else or_(second(), *rest)
+
+
+def _known_anyway(
+    first: Any, outcome: bool, choose: Callable[[Callable[[], Any]], Any], second: Callable[[], Any],
+    rest: list[Callable[[], Any]], join: Callable[..., Any],
+) -> Any:  # fmt: skip
+    """What is chosen of a traced value and what follows it: of Python's bool and ``False``, ``and`` gives False."""
+    found: list[Any] = []
+
+    def others() -> Any:
+        found[:] = [join(second(), *rest)]
+        return found[0]
+
+    chosen = choose(others)
+    own = isinstance(first, Tracer) and first.aval.weak and first.dtype.kind == "b" and not first._loose
+    return outcome if own and len(found) == 1 and found[0] is outcome else chosen
 
 
 def not_(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -27,7 +28,7 @@ from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, 
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
-from futurex.frontend.picking import entry_at, is_gathered
+from futurex.frontend.picking import are_many_records, entry_at, is_gathered
 from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -44,11 +45,14 @@ WORTH_A_LOOP = 2  # nodes that a round makes of such a loop, at least
 FIXPOINT_TRIALS = 4  # of finding out of what types the entries are that rounds append
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
+_HAVE_ENTRIES = frozenset((list, tuple, dict, set, str, collections.deque))
 
 
 def filled(value: Any) -> Any:
-    """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the truth
-    alone, so that others may be of other types. All else is as it is."""
+    """An operand in a test: of a list whether it has entries, of a traced number the truth alone, so that others may be
+    of other types. All else is as it is."""
+    if type(value) in _HAVE_ENTRIES:
+        return len(value) > 0
     return truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
 
 
@@ -102,12 +106,15 @@ def _begin_again_with(body: Any) -> None:
 
 def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> bool:
     """Stage a loop from here on, although its test is known as yet. False if that cannot be."""
-    before = get()
+    trace, before, grown = current(), get(), dict(current().grown)
     try:
-        with current().tentative():
-            _stage(test, body, get, set_, names, body)
+        with trace.tentative():
+            _stage_test(test, body, get, set_, names)
         return True
-    except Escape:
+    except Escape as escape:
+        learned = trace.grown.items() - grown.items()
+        if learned and trace.may_begin_again and trace.has_grown():
+            raise Retrace from escape  # lists that its rounds change are arrays then: unrolling it would only show that
         set_(before)
         return False
 
@@ -194,6 +201,8 @@ def for_(
     if is_gathered(iterable):
         loop.over_rows(len(iterable), entry_at(iterable, len(iterable)))
         return
+    if are_many_records(iterable) and loop.attempt(range(len(iterable)), entry_at(iterable, len(iterable))):
+        return
     values = items(iterable)
     if isinstance(values, Tracer):
         if values.ndim == 0:
@@ -240,6 +249,13 @@ def while_small(values: Any) -> Iterator[Any]:
         if max(count, length) > UNROLL and _is_large(first):
             _refuse_unrolling(f"a comprehension of more than {count} rounds of such size")
         yield value
+
+
+def anew(values: Any) -> Any:
+    """What each round of a comprehension goes over: an iterator may be used up by the first, or another way tried."""
+    if hasattr(type(values), "__next__") and not (isinstance(values, Rows) and current().is_newest(values)):
+        raise Escape("a comprehension that goes over an iterator in each round", "it can be gone over only once")
+    return values
 
 
 def _refuse_unrolling(what: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import own_container
+from futurex.frontend.trace import current
 from futurex.tree.pytree import leaf
 
 
@@ -26,10 +27,18 @@ class TracedRange:
 
 
 class Rows:
-    """An iterator whose rows are known by number, so that a loop over it can be staged."""
+    """An iterator whose rows are known by number, so that a loop over it can be staged. ``whole`` makes a list of all
+    of them at once, where that is possible and none has been asked for."""
 
-    def __init__(self, length: Any, row: Callable[[Any], Any]) -> None:
-        self.length, self.row, self.position = length, row, 0
+    def __init__(self, length: Any, row: Callable[[Any], Any], whole: Callable[[], Any] | None = None) -> None:
+        self.length, self.row, self.position, self._whole = length, row, 0, whole
+
+    def whole(self) -> Any:
+        """A list of all, or None; the iterator is used up by it."""
+        made = self._whole() if self._whole is not None and not self.position and current().is_newest(self) else None
+        if made is not None:
+            self.rest()
+        return made
 
     def rest(self) -> tuple[Any, Callable[[Any], Any]]:
         """Use the iterator up: how many rows remain, and the row with a number."""

@@ -12,6 +12,7 @@ from futurex.frontend.control.collected import blocks
 from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.elements import as_element, element, of_rows
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
+from futurex.frontend.lists import TracedList
 from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
@@ -165,6 +166,9 @@ def any_array(value: Any) -> bool:
     """Is there an array in a nested list, traced or from outside?"""
     if isinstance(value, list | tuple | deque):
         return builtins.any(any_array(entry) for entry in value)
+    if isinstance(value, TracedList):
+        current().waits = True  # where they are of several lengths, NumPy says so
+        return True
     return isinstance(value, Tracer | Placeholder | np.ndarray) or hasattr(type(value), "__fx_future__")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from futurex.frontend.rewrite import new_lists
+from futurex.frontend.rewrite.collecting import IN_SOME
 from futurex.frontend.rewrite.syntax import (
     FX,
     OWN,
@@ -55,11 +57,44 @@ _COMPARE = {
 }
 
 
-def _is_single(node: ast.ListComp | ast.GeneratorExp) -> bool:
-    """Does a comprehension go over one iterable, and bind names of its own alone?"""
-    over = node.generators[0]
-    plain = len(node.generators) == 1 and binds_names(over.target) and not over.is_async
-    return plain and not contains([node], (ast.NamedExpr, ast.Await))
+def _may_be_loops(node: ast.ListComp | ast.GeneratorExp) -> bool:
+    """Does a comprehension bind names of its own alone, and would its rounds as bodies of loops mean the same?"""
+    over = node.generators
+    plain = all(binds_names(each.target) and not each.is_async for each in over)
+    if not plain or contains([node], (ast.NamedExpr, ast.Await)):
+        return False
+    return len(over) == 1 or not (_reads_late(over) or _keeps_names([node.elt, *over]))
+
+
+def _count(over: list[ast.comprehension]) -> ast.expr:
+    """How many entries a round has: one, or :data:`IN_SOME`, or -1 for several."""
+    return ast.Constant(IN_SOME if any(each.ifs for each in over) else -1 if len(over) > 1 else 1)
+
+
+def _keeps_names(nodes: Sequence[ast.AST]) -> bool:
+    """Is there a function or generator, which may look at a name of the comprehension in later rounds?"""
+    every = [each for node in nodes for each in ast.walk(node)]
+    used_up = {id(each) for call in every if isinstance(call, ast.Call) for each in call.args}
+    kept = [each for each in every if isinstance(each, ast.GeneratorExp) and id(each) not in used_up]
+    return bool(kept) or any(isinstance(each, ast.Lambda) for each in every)
+
+
+def _reads_late(over: list[ast.comprehension]) -> bool:
+    """Does one iterable or test read what a later one binds, which is no name from outside?"""
+    bound: set[str] = set()
+    every = set(stored([each.target for each in over]))
+    for position, each in enumerate(over):
+        later = every - bound
+        if position and later & set(_names([each.iter])):
+            return True
+        bound |= set(stored([each.target]))
+        if (every - bound) & set(_names(each.ifs)):
+            return True
+    return False
+
+
+def _names(nodes: list[ast.expr]) -> Iterator[str]:
+    return (each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
 class Expressions(ast.NodeTransformer):
@@ -84,7 +119,7 @@ class Expressions(ast.NodeTransformer):
             return self._expression(fx("refuse", ast.Constant(f"it calls {node.func.id}()")), node)
         function = self.visit(node.func)
         first = node.args[0] if node.args else None
-        if isinstance(first, ast.GeneratorExp) and _is_single(first):
+        if isinstance(first, ast.GeneratorExp) and _may_be_loops(first):
             over = ast.Tuple(self._over_values(first), ast.Load())
             rest = [self.visit(arg) for arg in node.args[1:]]
             keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
@@ -152,8 +187,8 @@ class Expressions(ast.NodeTransformer):
         return self._born(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
-        """One over a single iterable is a function of what that gives: it may be so long as only the run knows."""
-        if not _is_single(node):
+        """It is a function of what its iterable gives: that may be so long as only the run knows."""
+        if not _may_be_loops(node):
             return self._comprehension(node, ["elt"])
         return self._expression(fx("comprehended", *self._over_values(node)), node)
 
@@ -165,20 +200,26 @@ class Expressions(ast.NodeTransformer):
         assert isinstance(over.iter, ast.Call)
         values, over.iter = over.iter.args[0], load(f"{OWN}values")
         make = ast.Lambda(arguments([f"{OWN}values", f"{OWN}kept"]), made)
-        return [values, make, each, *map(ast.Constant, (bool(over.ifs), line, column))]
+        tests = any(each.ifs for each in node.generators)
+        return [values, make, each, ast.Constant(tests), _count(node.generators), *map(ast.Constant, (line, column))]
 
-    def _each(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
-        """A function that makes the body of a loop: what gets the entries is given whether a value has one, and it."""
-        over, to, value = node.generators[0], f"{OWN}to", f"{OWN}value"
+    def _each(self, node: ast.ListComp | ast.GeneratorExp, depth: int = 0) -> ast.expr:
+        """A function that makes the body of a loop: what gets the entries is given whether a value has one, and it.
+        Where a comprehension goes over more, it is given what that is, and the body of the loop over it."""
+        over, to, value = node.generators[depth], f"{OWN}to", f"{OWN}value"
+        inside, tested = node.generators[depth + 1 :], bool(over.ifs)
         self.scopes.append((set(stored([over.target])), set()))
         tests = [self.visit_test(test) for test in over.ifs]
-        entry = thunk(self.visit(node.elt))
+        if inside:
+            does = [thunk(self.visit(inside[0].iter)), self._each(node, depth + 1), _count(inside)]
+        else:
+            does = [thunk(self.visit(node.elt))]
         self.scopes.pop()
-        test = fx("and_", tests[0], *map(thunk, tests[1:])) if len(tests) > 1 else tests[0] if tests else None
+        test = fx("and_", tests[0], *map(thunk, tests[1:])) if len(tests) > 1 else tests[0] if tested else None
         kept = ast.Constant(None) if test is None else thunk(test)
-        take = ast.Call(ast.Attribute(load(to), "take", ast.Load()), [kept, entry], [])
+        method = ast.Attribute(load(to), "go_over" if inside else "take", ast.Load())
         rounds = ast.comprehension(over.target, ast.Tuple([load(value)], ast.Load()), [], 0)
-        body = ast.Lambda(arguments([value]), ast.ListComp(take, [rounds]))
+        body = ast.Lambda(arguments([value]), ast.ListComp(ast.Call(method, [kept, *does], []), [rounds]))
         return ast.Lambda(arguments([to]), body)
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:

@@ -20,14 +20,16 @@ _MARK = "_fx_new_list"
 def find(function: ast.FunctionDef) -> None:
     """Mark them in a function."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
-    changed = set(_changed(nodes))
+    changed, cut = set(_changed(nodes)), set(_cut(nodes))
     for names, value in (pair for node in nodes for pair in _bound(node)):
         if not isinstance(value, ast.BinOp | ast.Subscript | ast.Call | ast.ListComp):
             continue
         sources = _sources(value)
         # Sums and slices may be those of arrays. One that nobody changes in place need not be an array to be another
         # one in every round.
-        if sources is not None and (_is_maker(value) or changed.intersection(names)):
+        if sources is None:
+            continue
+        if _is_maker(value) or changed.intersection(names) or (isinstance(value, ast.ListComp) and cut & set(names)):
             vars(value)[_MARK] = tuple(dict.fromkeys(sources))
 
 
@@ -53,14 +55,23 @@ def wrapped(node: ast.AST, made: ast.expr, visit: Callable[[ast.expr], ast.expr]
 
 
 def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Names of what is changed as only lists are."""
+    """Names of what is changed as lists are; arrays are no other ones for that they might be one."""
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
             node = node.func
-        elif not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del)):
+        elif not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load):
             continue
         if isinstance(node.value, ast.Name):
             yield node.value.id
+
+
+def _cut(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names of what has slices between bounds that are computed."""
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(node.value, ast.Name):
+            bounds = (node.slice.lower, node.slice.upper)
+            if any(isinstance(each, ast.Name) for bound in bounds if bound is not None for each in ast.walk(bound)):
+                yield node.value.id
 
 
 def _sources(value: ast.expr) -> list[str] | None:

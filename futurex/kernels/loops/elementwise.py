@@ -16,8 +16,8 @@ from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function, out_of_bounds
-from futurex.kernels.numba_.scalar import memory_type, register_type
-from futurex.ops.fusion import FORMATS, REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
+from futurex.kernels.numba_.scalar import memory_type, parts, register_type
+from futurex.ops.fusion import FORMATS, PARTS, REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -229,6 +229,8 @@ def scalar(e: Emitter, node: Node, operands: list[Scalar]) -> str:
         return values.in_loop(e.function, node.op, operands, *loop)
     if node.op == "cast":
         return values.converted(e.function, operands[0], node.dtype)
+    if node.op in PARTS and operands[0].dtype.kind == "c":
+        return parts(operands[0].register)[node.op == "imag"]
     inner = numpy_loop(node)
     if inner is None:
         raise Unsupported(f"{node.op} of {[str(source.aval) for source in node.inputs]}")

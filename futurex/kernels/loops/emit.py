@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.loops import (
+    complex_mathematics,
     control,
     elementwise,
     factors,
@@ -327,6 +328,9 @@ class Emitter:
             return Scalar(found, node.dtype, node.aval.weak)
         if node.op == "math_call":
             return Scalar(mathematics.of_math(self, node, list(map(self.scalar, inputs))), node.dtype, weak)
+        if node.op == "cmath_call":
+            found = complex_mathematics.called(self.function, node.attrs["function"], list(map(self.scalar, inputs)))
+            return Scalar(found, node.dtype, weak)
         if node.op == "scalar_multiply":
             return Scalar(values.product(self.function, list(map(self.scalar, inputs)), node.dtype), node.dtype, weak)
         if node.op == "scalar_divide":
