@@ -22,9 +22,10 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized, is_futurized
-from futurex.frontend.trace import current, emit
+from futurex.frontend.trace import current, emit, tracing
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.changes import Changes
+from futurex.frontend.transforms.frames import Alike, Frames
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
@@ -321,18 +322,19 @@ def staged(transform: Transform) -> Futurized[Any, Any]:
     return Futurized(transform, strict=True)
 
 
-FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of those that hold something, a model or data
+FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of callables that hold something, a model or data
 _OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
-_HOLD_NOTHING = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+_HOLD_NOTHING = (types.BuiltinFunctionType, np.ufunc)
 _How = Callable[[Transform], Futurized[Any, Any]]
 
 
-def _make(how: _How, kind: type[Transform], function: Callable[..., Any], *options: Any) -> Futurized[Any, Any]:
-    return how(kind(function, *options))
+def _make(how: _How, kind: type[Transform], function: Any, *options: Any) -> Futurized[Any, Any]:
+    return how(kind(function.function if type(function) is Alike else function, *options))
 
 
 _kept = functools.lru_cache(maxsize=FUNCTIONS, typed=True)(_make)
 _held = functools.lru_cache(maxsize=HOLDING, typed=True)(_make)
+_of_frames = Frames()
 
 
 def made(
@@ -341,16 +343,25 @@ def made(
     """The transformed function, the same one for every call of the transform, so that it is traced once.
 
     Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
-    A lambda that holds something is another one whenever it is evaluated, and would only be held in its turn.
     """
     own: Any = type(function)
     code = function.plain if is_futurized(function) else function
-    holds = type(code) not in _HOLD_NOTHING or getattr(code, "__closure__", None) is not None
-    anew = holds and getattr(code, "__name__", "") == "<lambda>"
     try:
         hash(options)
     except TypeError:  # axes of a nest
-        anew = True
-    if anew or own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
         return _make(how, kind, function, *options)
-    return (_held if holds else _kept)(how, kind, function, *options)
+    if own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
+        return _make(how, kind, function, *options)
+    if type(function) is not types.FunctionType:
+        holds = type(code) not in _HOLD_NOTHING and (
+            type(code) is not types.FunctionType or code.__closure__ is not None
+        )
+        if holds and getattr(code, "__name__", "") == "<lambda>":  # another one whenever it is evaluated
+            return _make(how, kind, function, *options)
+        return (_held if holds else _kept)(how, kind, function, *options)
+    if function.__closure__ is None:
+        return _kept(how, kind, Alike(function), *options)
+    if tracing():  # its variables may be those of the trace
+        return _make(how, kind, function, *options)
+    alike = Alike(function)
+    return _of_frames.made(alike, (how, kind, *options), lambda: _make(how, kind, alike, *options))
