@@ -143,3 +143,116 @@ def test_threads_have_variables_of_their_own():
     for each in threads:
         each.join()
     assert found == {i: float(sum(i * k for k in range(20))) for i in range(6)}
+
+
+class Trainer:
+    def __init__(self):
+        self.w, self.seen = np.ones(3), 0
+
+    def loss(self, w, x):
+        self.seen += 1
+        return loss(w, x)
+
+    def step(self, x):
+        self.w = np.asarray(self.w - 0.1 * fx.grad(lambda w: self.loss(w, x))(self.w))
+
+
+def test_a_method_that_is_called_again_has_the_derivative_that_it_had(traced):
+    trainer, expected, slope = Trainer(), np.ones(3), fx.grad(loss)
+    for k in range(12):
+        trainer.step(X * (k + 1))
+        expected = np.asarray(expected - 0.1 * slope(expected, X * (k + 1)))
+        np.testing.assert_allclose(trainer.w, expected, rtol=1e-12)
+        if k == 5:
+            traced.clear()
+    assert not traced
+    assert trainer.seen == 12
+
+
+def of_numbers(k):
+    c = float(k)
+    return lambda w: (w * c).sum(), np.full(3, k), None
+
+
+def of_kinds(k):
+    a = [np.arange(3.0), np.arange(3), np.float32(2), 5, True, np.array(3.0), np.ones(3, np.float32)][k % 7]
+    return lambda w: (w * a).sum(), np.zeros(3) + a, None
+
+
+def of_dicts(k):
+    d = {"a": k, "b": [np.ones(3) * k, k]} if k % 3 else {"b": [np.ones(3) * k, k], "a": float(k), "c": 1}
+    return lambda w: (w * d["a"] * d["b"][0]).sum() + d["b"][1], np.full(3, k * k), None
+
+
+def of_functions(k):
+    function, slope = [(np.sin, np.cos), (np.exp, np.exp)][k % 2]
+    return lambda w: function(w).sum(), slope(np.ones(3)), None
+
+
+def of_none(k):
+    mask = None if k % 2 else np.ones(3) * k
+    return lambda w: w.sum() if mask is None else (w * mask).sum(), np.full(3, 1 if k % 2 else k), None
+
+
+def of_sizes(k):
+    x = np.ones((k + 1, 3)) * k
+    return lambda w: (x @ w).sum(), x.sum(0), None
+
+
+def of_what_it_writes(k):
+    log = {"n": 0, "last": None}
+
+    def function(w):
+        log["n"] = log["n"] + 1
+        log["last"] = w * k
+        return (w * k).sum()
+
+    return function, np.full(3, k), lambda: (log["n"], np.asarray(log["last"]).tolist()) == (1, [k] * 3)
+
+
+def of_inner_functions(k):
+    c = float(k)
+
+    def scaled(v):
+        return v * c
+
+    return lambda w: scaled(scaled(w)).sum(), np.full(3, k * k), None
+
+
+@pytest.mark.parametrize(
+    "of",
+    [of_numbers, of_kinds, of_dicts, of_functions, of_none, of_sizes, of_what_it_writes, of_inner_functions],
+    ids=lambda f: f.__name__,
+)
+def test_functions_of_one_text_have_their_own_variables(of):
+    for k in range(16):
+        function, expected, holds = of(k)
+        np.testing.assert_allclose(np.asarray(fx.grad(function)(np.ones(3))), expected)
+        assert holds is None or holds()
+
+
+def test_a_result_is_that_of_the_variables_at_its_call():
+    def slope(k):
+        x = np.full(100_000, float(k))
+        return x, fx.grad(lambda w: (w * x * w).sum())(np.ones(100_000))
+
+    for k in range(5):
+        x, g = slope(k)
+        x[:] = -1.0
+        assert np.asarray(g)[0] == 2 * k
+    kept = [fx.grad(of_numbers(k)[0]) for k in range(5)]
+    for each in (kept, kept[::-1]):
+        assert sorted(float(np.asarray(slope(np.ones(3)))[0]) for slope in each) == [0, 1, 2, 3, 4]
+    assert "staged" in kept[4].explain()
+
+
+def test_variables_of_many_frames_are_not_held():
+    def caller(k):
+        x = X * k
+        np.asarray(fx.grad(lambda w: loss(w, x))(np.ones(3)))
+        return weakref.ref(x)
+
+    gone = [caller(k) for k in range(6)]
+    for _ in range(3):
+        gc.collect()
+    assert [each() for each in gone] == [None] * 6

@@ -25,7 +25,7 @@ from futurex.frontend.staging import Futurized, is_futurized
 from futurex.frontend.trace import current, emit, tracing
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.changes import Changes
-from futurex.frontend.transforms.frames import Alike, Frames
+from futurex.frontend.transforms.frames import Alike, Frames, Shared
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
@@ -322,6 +322,33 @@ def staged(transform: Transform) -> Futurized[Any, Any]:
     return Futurized(transform, strict=True)
 
 
+class Borrowing(Futurized[Any, Any]):
+    """The same of a function whose text another function has, too: the calls of both are those of one derivative."""
+
+    __slots__ = ("_shared",)
+
+    def __init__(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+        super().__init__(function, *args, **options)
+        self._shared: Shared | None = None
+
+    def of(self, shared: Shared) -> Borrowing:
+        self._shared = shared
+        return self
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        transform: Any = self.plain
+        if self._shared is None or tracing() or not self._shared.borrow(transform.function):
+            return super().__call__(*args, **kwargs)
+        try:
+            return self._shared.derivative(*args, **kwargs)
+        finally:
+            self._shared.give_back()
+
+    def _traces(self) -> list[Any]:
+        shared = self._shared.derivative if self._shared is not None else None
+        return super()._traces() + (shared._traces() if shared is not None else [])
+
+
 FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of callables that hold something, a model or data
 _OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
 _HOLD_NOTHING = (types.BuiltinFunctionType, np.ufunc)
@@ -363,5 +390,11 @@ def made(
         return _kept(how, kind, Alike(function), *options)
     if tracing():  # its variables may be those of the trace
         return _make(how, kind, function, *options)
-    alike = Alike(function)
-    return _of_frames.made(alike, (how, kind, *options), lambda: _make(how, kind, alike, *options))
+
+    def make(function: Any) -> Futurized[Any, Any]:
+        return _make(how, kind, function, *options)
+
+    def borrowing(shared: Shared) -> Futurized[Any, Any]:
+        return Borrowing(kind(function, *options), strict=True).of(shared)
+
+    return _of_frames.made(Alike(function), (how, kind, *options), make, borrowing if how is staged else None)
