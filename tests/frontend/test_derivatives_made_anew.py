@@ -169,6 +169,24 @@ def test_a_method_that_is_called_again_has_the_derivative_that_it_had(traced):
     assert trainer.seen == 12
 
 
+def test_derivatives_of_derivatives_in_a_method(traced):
+    def products(k, v):
+        x = X * k
+        _, moved = fx.jvp(fx.grad(lambda w: loss(w, x)), (np.ones(3),), (v,))
+        twice = fx.grad(lambda w: (fx.grad(lambda u: loss(u, x))(w) ** 2).sum())(np.ones(3))
+        return np.asarray(moved), np.asarray(twice), np.asarray(fx.jacobian(fx.grad(lambda w: loss(w, x)))(np.ones(3)))
+
+    for k in range(1, 10):
+        if k == 6:
+            traced.clear()
+        moved, twice, hessian = products(k, np.arange(3.0))
+        expected = np.asarray(fx.hessian(loss)(np.ones(3), X * k))
+        np.testing.assert_allclose(moved, expected @ np.arange(3.0), rtol=1e-9)
+        np.testing.assert_allclose(twice, 2 * expected @ np.asarray(fx.grad(loss)(np.ones(3), X * k)), rtol=1e-9)
+        np.testing.assert_allclose(hessian, expected, rtol=1e-9)
+    assert not traced
+
+
 def of_numbers(k):
     c = float(k)
     return lambda w: (w * c).sum(), np.full(3, k), None

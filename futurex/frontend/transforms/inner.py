@@ -322,22 +322,28 @@ def staged(transform: Transform) -> Futurized[Any, Any]:
     return Futurized(transform, strict=True)
 
 
-class Borrowing(Futurized[Any, Any]):
-    """The same of a function whose text another function has, too: the calls of both are those of one derivative."""
+_Again = Callable[[Any], Futurized[Any, Any]]
 
-    __slots__ = ("_shared",)
+
+class Borrowing(Futurized[Any, Any]):
+    """The same of a function whose text another function has, too: the calls of both are those of one derivative.
+
+    ``base`` is the user's function, ``again`` makes the same of another one, ``kinds`` tells what is made.
+    """
+
+    __slots__ = ("_shared", "again", "base", "kinds")
 
     def __init__(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
         super().__init__(function, *args, **options)
         self._shared: Shared | None = None
+        self.base: Any = None
 
-    def of(self, shared: Shared) -> Borrowing:
-        self._shared = shared
+    def of(self, shared: Shared, base: Any, again: _Again, kinds: tuple[Any, ...]) -> Borrowing:
+        self._shared, self.base, self.again, self.kinds = shared, base, again, kinds
         return self
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        transform: Any = self.plain
-        if self._shared is None or tracing() or not self._shared.borrow(transform.function):
+        if self._shared is None or tracing() or not self._shared.borrow(self.base):
             return super().__call__(*args, **kwargs)
         try:
             return self._shared.derivative(*args, **kwargs)
@@ -377,9 +383,11 @@ def made(
         hash(options)
     except TypeError:  # axes of a nest
         return _make(how, kind, function, *options)
+    if own is Borrowing and how is staged and getattr(function, "base", None) is not None and not tracing():
+        return _of_its_frame(kind, function, options)
     if own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
         return _make(how, kind, function, *options)
-    if type(function) is not types.FunctionType:
+    if not isinstance(function, types.FunctionType):  # there are no classes derived from it
         holds = type(code) not in _HOLD_NOTHING and (
             type(code) is not types.FunctionType or code.__closure__ is not None
         )
@@ -390,11 +398,21 @@ def made(
         return _kept(how, kind, Alike(function), *options)
     if tracing():  # its variables may be those of the trace
         return _make(how, kind, function, *options)
+    if how is staged:
+        return _of_its_frame(kind, function, options)
+    return _of_frames.made(Alike(function), (how, kind, *options), lambda f: _make(how, kind, f, *options), None)
 
-    def make(function: Any) -> Futurized[Any, Any]:
-        return _make(how, kind, function, *options)
+
+def _of_its_frame(kind: type[Transform], function: Any, options: tuple[Any, ...]) -> Futurized[Any, Any]:
+    """Of a function that has variables of a frame, or of what a transform has made of one."""
+    base, kinds, inner = function, (kind, *options), None
+    if type(function) is Borrowing:
+        base, kinds, inner = function.base, (*kinds, function.kinds), function.again
+
+    def again(other: Any) -> Futurized[Any, Any]:
+        return staged(kind(other if inner is None else inner(other), *options))
 
     def borrowing(shared: Shared) -> Futurized[Any, Any]:
-        return Borrowing(kind(function, *options), strict=True).of(shared)
+        return Borrowing(kind(function, *options), strict=True).of(shared, base, again, kinds)
 
-    return _of_frames.made(Alike(function), (how, kind, *options), make, borrowing if how is staged else None)
+    return _of_frames.made(Alike(base), kinds, again, borrowing)
