@@ -113,7 +113,7 @@ def test_what_a_callback_raises_stops_the_run_and_is_raised(place):
     assert run.status == "failed"
     assert 10 <= run.step < 5 * ENDLESS
     assert run.params["w"].any()
-    assert "its parameters are in run.params" in "".join(error.__notes__)
+    assert f"the run made {run.step} steps: its parameters are in run.params" in "".join(error.__notes__)
 
 
 @pytest.mark.parametrize("hook", ["on_train_begin", "on_train_end"])

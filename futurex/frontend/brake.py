@@ -78,6 +78,11 @@ class Brake:
         """Is nothing said of a call that goes as plain NumPy?"""
         return self._trying or (self.impatient and not self.dear)
 
+    @property
+    def last(self) -> Variant | None:
+        """The last trace that was made."""
+        return self._last
+
     def serves(self, variant: Variant) -> None:
         """A trace serves another call than the one that it was made for."""
         variant.served = True

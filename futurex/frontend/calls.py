@@ -70,7 +70,10 @@ _PURE_NUMPY = PURE | (
 )
 LOOKED_AT = {"insert": 1, "pop": 1, "remove": 1, "index": 1}
 """Methods of lists, and how many of their arguments say where."""
-WITH_SOURCE = "define it in a file, a notebook, IPython, or at the prompt of Python 3.13, which keep what was typed"
+WITH_SOURCE = (
+    "define it in a file, a notebook, IPython, or at the prompt of Python 3.13, which keep what was typed; "
+    "with what a notebook sends elsewhere, the source of futurized functions travels"
+)
 DEPTH = 60  # calls inside each other
 RECURSIONS = 16  # calls of a function from itself in branches on data
 _COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -158,14 +158,17 @@ class Holdings:
     def place_of(self, array: Any, guards: dict[Any, Guard]) -> tuple[Callable[[], Any] | None, Any, Guard | None]:
         """How an array is read, the key of its place, and the guard that it stays the same array.
 
-        One of several places must stay it.
+        In several places it must go on to be one array, which may be another one at every call: a step keeps what it
+        computed under two names of its cache.
         """
-        found = self._arrays.get(id(array), ())
-        made = [(held.key, Guard(held.name, held.read, array, ("array", The(array)), True)) for held in found]
-        if len(found) == 1:
-            return found[0].read, *made[0]
-        guards.update(made)
-        return None, None, None
+        found = self._arrays.get(id(array))
+        if not found:
+            return None, None, None
+        first, *others = found
+        for held in others:
+            if held.key != first.key:
+                guards["same", held.key] = first.same(held.name, held.read)
+        return first.read, first.key, Guard(first.name, first.read, array, ("array", The(array)), True)
 
     def entered(self, value: Any) -> Any:
         """What stands in the trace for something from outside: a tuple with inputs in it for the tuple that is held."""

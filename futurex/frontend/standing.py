@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from futurex.frontend.carried import Texts, keep, texts_of
+
 _OF_ARGUMENTS = frozenset({"graph", "lower", "memory", "trace"})
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__globals__")
 """What others ask of a function. What has a ``__code__`` is patched by IPython's autoreload as a function in memory."""
@@ -100,7 +102,7 @@ class Standing:
             named = _found(function, function.__qualname__)
             if isinstance(named, Standing) and named.plain is function:
                 function = named.by_name
-        return _made, (type(self), function, self.options())
+        return _made, (type(self), function, self.options(), texts_of(self.plain))
 
     def __copy__(self) -> Any:
         return self
@@ -124,8 +126,9 @@ def _found(function: Any, name: str) -> Any:
     return getattr(found, "__func__", found)
 
 
-def _made(kind: Any, function: Any, options: dict[str, Any]) -> Any:
+def _made(kind: Any, function: Any, options: dict[str, Any], texts: Texts | None = None) -> Any:
     """A futurized function from its pickle: the one that is there, if it is the same."""
+    keep(texts or {})
     name = getattr(function, "__qualname__", "")
     if name.endswith(_BY_NAME):
         name = name.removesuffix(_BY_NAME)

@@ -210,7 +210,7 @@ class Run:
                 error.add_note(f"the run, told to stop, failed then: {failure!r}")
             self._callbacks.end(trained=False)
             if self.params is not None:
-                error.add_note("the training itself went well: its parameters are in run.params")
+                error.add_note(f"the run made {self.step} steps: its parameters are in run.params")
             settle(error)
             self._close(error)
             self._outcome.set_exception(error)

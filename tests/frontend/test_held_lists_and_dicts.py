@@ -348,6 +348,39 @@ def test_arrays_of_two_places_are_seen_to_part():
         assert values(net) == values(plain)
 
 
+def apart(kept):
+    """The same with no array in two places."""
+    if isinstance(kept, dict):
+        return {name: apart(entry) for name, entry in kept.items()}
+    return kept.copy() if isinstance(kept, np.ndarray) else type(kept)(map(apart, kept))
+
+
+@pytest.mark.parametrize("kept", [lambda z: {"z": z, "a": z}, lambda z: [z, z], lambda z: (z, {"a": z})], ids="dlt")
+def test_an_array_that_a_cache_holds_twice_may_be_another_at_every_call(kept, monkeypatch):
+    """The last layer has no activation: ``cache["Z3"]`` is ``cache["A3"]``."""
+    from futurex.frontend import staging
+
+    def step(net, x):
+        first, second = list(net.saved.values()) if isinstance(net.saved, dict) else net.saved
+        second = second["a"] if isinstance(second, dict) else second
+        if net.rate > 1:
+            first += 1.0
+        return (second * x).sum() - first[0, 0]
+
+    futurized, plain, net, traced = fx.futurize(step), Net(), Net(), []
+    make = staging.trace_call
+    monkeypatch.setattr(staging, "trace_call", lambda *args: traced.append(1) or make(*args))
+    for round_ in range(14):
+        for each in (plain, net):
+            each.saved, each.rate = kept(batch(round_) + 1), 2.0 if round_ > 10 else 0.1
+            if round_ in (9, 13):
+                each.saved = apart(each.saved)
+        assert values(futurized(net, batch(round_))) == values(step(plain, batch(round_)))
+        assert values(net) == values(plain)
+        assert round_ != 8 or len(traced) == 1
+    assert "plain" not in str(futurized.explain())
+
+
 def test_what_is_only_replaced_may_be_of_any_shape():
     def step(net, x):
         net.last = x * 2

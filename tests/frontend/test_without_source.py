@@ -80,6 +80,39 @@ def test_a_function_of_a_command_is_staged():
     assert done.stdout.split("\n")[:3] == ["[2.0, 2.0, 2.0]"] * 3
 
 
+MAGICS = {
+    "a cell": "%%time\n",
+    "two": "%%capture -\n%%time\n",
+    "a profile": "%%prun -q -T {file}\n",
+}
+LOOP = """@fx.futurize
+def halved_while_large(x):
+    while x.sum() > 1:
+        x = x * 0.5
+    return x
+print(halved_while_large(np.ones(3)))"""
+
+
+def test_functions_under_a_magic_are_staged(tmp_path):
+    """``%%time`` above a cell with functions: IPython compiles what is below under one name for all cells."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+
+    def run(text):
+        shell.run_cell(text, store_history=True).raise_error()
+
+    run("import numpy as np, futurex as fx")
+    for magic in MAGICS.values():
+        run(magic.format(file=tmp_path / "profile") + LOOP)
+        run("assert 'compiled whole' in halved_while_large.explain(), halved_while_large.explain()")
+    lambda_ = "(lambda w: (w * w).sum() if w[0] > 0 else w.sum())(np.ones(3))"
+    run(f"%time g = fx.grad{lambda_}")
+    run("assert g.result().tolist() == [2, 2, 2]")
+    run(f"%timeit -n 2 -r1 fx.grad{lambda_}")
+    for k in (2, 3):
+        run(f"%%time\ndef other(x): return x.sum() * {k}")
+    run("assert fx.grad(other)(np.ones(2)).result().tolist() == [3, 3]")
+
+
 PROMPT = """import numpy as np, futurex as fx
 def f(x):
     return x.sum()

@@ -43,7 +43,7 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if not lines and code.co_filename == "<string>" and function.__globals__ is vars(sys.modules["__main__"]):
         lines = _command()
     if not lines:
-        same = _reloaded(code, tuple(linecache.getlines(_file_around(function))))
+        same = _under_a_magic(code) or _reloaded(code, tuple(linecache.getlines(_file_around(function))))
         if same:
             return same[0]
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
@@ -66,6 +66,32 @@ def _file_around(function: types.FunctionType) -> str:
     """The file of its module for a function that was made in text, as autoreload makes those that were added there."""
     file = function.__globals__.get("__file__") if function.__code__.co_filename == "<string>" else None
     return file if isinstance(file, str) else ""
+
+
+_MAGIC = re.compile(r"^\s*%\w+(?:[ \t]+-\w+(?:[ \t]*\d+)?(?=\s))*[ \t]+(.+)$", re.MULTILINE)
+_CELLS = 200
+
+
+def _under_a_magic(code: types.CodeType) -> list[FunctionNode]:
+    """The function in what a cell's magic was given, which IPython compiles under one name for all cells: ``%%time``,
+    ``%timeit``. That it is this cell, the code tells."""
+    interactive = sys.modules.get("IPython")
+    shell: Any = interactive.get_ipython() if interactive is not None else None
+    cells = getattr(getattr(shell, "history_manager", None), "input_hist_raw", [])
+    name = code.co_name.strip("<>")
+    for cell in reversed(cells[-_CELLS:]):
+        if "%" not in cell or name not in cell:
+            continue
+        body = cell.lstrip()
+        while body.startswith("%%"):
+            body = body.partition("\n")[2]
+        for text in (body, *_MAGIC.findall(cell)):
+            if name in text:
+                with contextlib.suppress(SyntaxError):
+                    same = _same(code, tuple(shell.transform_cell(text).splitlines(keepends=True)), apart=False)
+                    if len(same) == 1:
+                        return same
+    return []
 
 
 def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool, hook: Any = None) -> list[FunctionNode]:

@@ -22,9 +22,10 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.lists import refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized, is_futurized
-from futurex.frontend.trace import current, emit
+from futurex.frontend.trace import current, emit, tracing
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.frontend.transforms.changes import Changes
+from futurex.frontend.transforms.frames import Alike, Frames, Shared
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
@@ -321,18 +322,52 @@ def staged(transform: Transform) -> Futurized[Any, Any]:
     return Futurized(transform, strict=True)
 
 
-FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of those that hold something, a model or data
+_Again = Callable[[Any], Futurized[Any, Any]]
+
+
+class Borrowing(Futurized[Any, Any]):
+    """The same of a function whose text another function has, too: the calls of both are those of one derivative.
+
+    ``base`` is the user's function, ``again`` makes the same of another one, ``kinds`` tells what is made.
+    """
+
+    __slots__ = ("_shared", "again", "base", "kinds")
+
+    def __init__(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+        super().__init__(function, *args, **options)
+        self._shared: Shared | None = None
+        self.base: Any = None
+
+    def of(self, shared: Shared, base: Any, again: _Again, kinds: tuple[Any, ...]) -> Borrowing:
+        self._shared, self.base, self.again, self.kinds = shared, base, again, kinds
+        return self
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if self._shared is None or tracing() or not self._shared.borrow(self.base):
+            return super().__call__(*args, **kwargs)
+        try:
+            return self._shared.derivative(*args, **kwargs)
+        finally:
+            self._shared.give_back()
+
+    def _traces(self) -> list[Any]:
+        shared = self._shared.derivative if self._shared is not None else None
+        return super()._traces() + (shared._traces() if shared is not None else [])
+
+
+FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of callables that hold something, a model or data
 _OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
-_HOLD_NOTHING = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+_HOLD_NOTHING = (types.BuiltinFunctionType, np.ufunc)
 _How = Callable[[Transform], Futurized[Any, Any]]
 
 
-def _make(how: _How, kind: type[Transform], function: Callable[..., Any], *options: Any) -> Futurized[Any, Any]:
-    return how(kind(function, *options))
+def _make(how: _How, kind: type[Transform], function: Any, *options: Any) -> Futurized[Any, Any]:
+    return how(kind(function.function if type(function) is Alike else function, *options))
 
 
 _kept = functools.lru_cache(maxsize=FUNCTIONS, typed=True)(_make)
 _held = functools.lru_cache(maxsize=HOLDING, typed=True)(_make)
+_of_frames = Frames()
 
 
 def made(
@@ -341,16 +376,43 @@ def made(
     """The transformed function, the same one for every call of the transform, so that it is traced once.
 
     Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
-    A lambda that holds something is another one whenever it is evaluated, and would only be held in its turn.
     """
     own: Any = type(function)
     code = function.plain if is_futurized(function) else function
-    holds = type(code) not in _HOLD_NOTHING or getattr(code, "__closure__", None) is not None
-    anew = holds and getattr(code, "__name__", "") == "<lambda>"
     try:
         hash(options)
     except TypeError:  # axes of a nest
-        anew = True
-    if anew or own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
         return _make(how, kind, function, *options)
-    return (_held if holds else _kept)(how, kind, function, *options)
+    if own is Borrowing and how is staged and getattr(function, "base", None) is not None and not tracing():
+        return _of_its_frame(kind, function, options)
+    if own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
+        return _make(how, kind, function, *options)
+    if not isinstance(function, types.FunctionType):  # there are no classes derived from it
+        holds = type(code) not in _HOLD_NOTHING and (
+            type(code) is not types.FunctionType or code.__closure__ is not None
+        )
+        if holds and getattr(code, "__name__", "") == "<lambda>":  # another one whenever it is evaluated
+            return _make(how, kind, function, *options)
+        return (_held if holds else _kept)(how, kind, function, *options)
+    if function.__closure__ is None:
+        return _kept(how, kind, Alike(function), *options)
+    if tracing():  # its variables may be those of the trace
+        return _make(how, kind, function, *options)
+    if how is staged:
+        return _of_its_frame(kind, function, options)
+    return _of_frames.made(Alike(function), (how, kind, *options), lambda f: _make(how, kind, f, *options), None)
+
+
+def _of_its_frame(kind: type[Transform], function: Any, options: tuple[Any, ...]) -> Futurized[Any, Any]:
+    """Of a function that has variables of a frame, or of what a transform has made of one."""
+    base, kinds, inner = function, (kind, *options), None
+    if type(function) is Borrowing:
+        base, kinds, inner = function.base, (*kinds, function.kinds), function.again
+
+    def again(other: Any) -> Futurized[Any, Any]:
+        return staged(kind(other if inner is None else inner(other), *options))
+
+    def borrowing(shared: Shared) -> Futurized[Any, Any]:
+        return Borrowing(kind(function, *options), strict=True).of(shared, base, again, kinds)
+
+    return _of_frames.made(Alike(base), kinds, again, borrowing)
