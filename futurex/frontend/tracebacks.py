@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from futurex.frontend.errors import StagingError
+from futurex.runtime.inline import forget_checks
 from futurex.tree.source import Source, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +43,7 @@ def settle(error: BaseException) -> None:
         error.__lines__ = _linked(visible(error.__traceback__), None)  # type: ignore[attr-defined]
         source = getattr(error, "__source__", None)
         if source is not None:
+            forget_checks(error)
             error.__lines__ = _linked(_frames(source), error.__lines__)  # type: ignore[attr-defined]
     error.__traceback__ = error.__lines__  # type: ignore[attr-defined]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import queue
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -91,6 +92,9 @@ class Located(Protocol):
     def ins(self) -> tuple[int, ...]: ...
 
 
+_NOTED = re.compile(r"in \w+\(.*\)\n  at ", re.DOTALL)
+
+
 def note(error: BaseException, instruction: Located, values: Values | Mapping[int, Any]) -> None:
     """Add to an exception the user's line, the op and the operands it was given."""
     node = instruction.node
@@ -99,6 +103,17 @@ def note(error: BaseException, instruction: Located, values: Values | Mapping[in
     error.add_note(f"in {node.op}({shapes})\n  at {where}")
     if node.src is not None and not hasattr(error, "__source__"):
         error.__source__ = node.src  # type: ignore[attr-defined]
+
+
+def forget_checks(error: BaseException) -> None:
+    """Take back what was noted of a check, and of the loops and branches around it: what the program raises itself says
+    no more than it says in plain Python. Where it was raised the traceback tells."""
+    notes = getattr(error, "__notes__", [])
+    noted = [text for text in notes if _NOTED.match(text)]
+    if noted and noted[0].startswith("in check("):
+        error.__notes__ = [text for text in notes if text not in noted]  # type: ignore[attr-defined]
+        if not error.__notes__:  # type: ignore[attr-defined]
+            del error.__notes__  # type: ignore[attr-defined]
 
 
 def _describe(value: Any) -> str:

@@ -225,3 +225,35 @@ def test_what_a_function_became_is_told_of_errors_without_a_text(function):
         with pytest.raises(ValueError) as found:
             f(np.arange(3.0))
     assert f"tracing raised {found.type.__name__}" in f.explain()
+
+
+def test_what_the_program_raises_says_no_more_than_in_plain_python():
+    def at_once(x):
+        if x[0] < 0:
+            raise ValueError(f"negative: {x[0]}")
+        return x * 2
+
+    def in_rounds(x):
+        total = 0.0
+        for value in x:
+            if value < 0:
+                raise AssertionError("negative")
+            total += value
+        return total
+
+    def without_such_an_entry(x):
+        stack = [0.0]
+        for value in x:
+            if value < 0:
+                stack.pop()
+        return stack[-1] + x[0]
+
+    for function in (at_once, in_rounds, without_such_an_entry):
+        shown = []
+        for each in (function, fx.futurize(function), fx.futurize(function)):
+            with pytest.raises((ValueError, AssertionError, IndexError)) as caught:
+                float(np.sum(each(-np.ones(4))))
+            error = caught.value
+            assert not hasattr(error, "__notes__")
+            shown.append((traceback.format_exception_only(error), traceback.extract_tb(error.__traceback__)[-1].lineno))
+        assert shown[0] == shown[1] == shown[2]
