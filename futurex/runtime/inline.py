@@ -111,9 +111,9 @@ def forget_checks(error: BaseException) -> None:
     notes = getattr(error, "__notes__", [])
     noted = [text for text in notes if _NOTED.match(text)]
     if noted and noted[0].startswith("in check("):
-        error.__notes__ = [text for text in notes if text not in noted]  # type: ignore[attr-defined]
-        if not error.__notes__:  # type: ignore[attr-defined]
-            del error.__notes__  # type: ignore[attr-defined]
+        error.__notes__ = [text for text in notes if text not in noted]
+        if not error.__notes__:
+            del error.__notes__
 
 
 def _describe(value: Any) -> str:
