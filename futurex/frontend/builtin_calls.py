@@ -17,11 +17,12 @@ import numpy as np
 from futurex.frontend import control, folds
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
+from futurex.frontend.control.rows import Rows
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.fragments import stage_warning
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.iteration import is_long
-from futurex.frontend.lists import TracedList
+from futurex.frontend.iteration import column, is_long
+from futurex.frontend.lists import TracedList, is_filled
 from futurex.frontend.masked import Masked
 from futurex.frontend.numbers import number_of
 from futurex.frontend.outside import (
@@ -224,6 +225,10 @@ def _warn(*args: Any, **kwargs: Any) -> None:
 @special(sum)
 def _sum(values: Any, start: Any = 0) -> Any:
     if is_long(values):
+        if is_filled(values):  # with the first entry the sum has the type that it has in the end
+            length, entry = column(values)
+            start = Runtime.binary("add", start, entry(0))
+            values = current().remember(Rows(length - 1, lambda i: entry(i + 1)))
         return folds.Total(start).over(values)
     entries = list(items(values))
     if not any_traced(entries) and not any_traced([start]) and not special_method([start, *entries]):

@@ -159,9 +159,10 @@ class TracedList:
             error = IndexError(f"{self.site.made.__name__} index out of range")
             mark(error)
             raise error
-        current().waits = True  # where a run finds no such entry, plain Python raises the list's own exception
         node = rows[index]._node
-        current().remember_failing(node)  # the entry need not be read
+        if not (isinstance(index, int) and _has_place(extent, index)):
+            current().waits = True  # where a run finds no such entry, plain Python raises the list's own exception
+            current().remember_failing(node)  # the entry need not be read
         entry: Tracer = self.kind.entry(node)
         return entry
 
@@ -495,6 +496,17 @@ def _all_of(values: Rows) -> Any:
 def puts_an_entry(function: Any, values: Any) -> bool:
     """Is it a method of this list whose last argument is an entry, which may be a number of either kind?"""
     return isinstance(values, TracedList) and function.__name__ in ("append", "appendleft", "insert", "__setitem__")
+
+
+def _has_place(extent: int | Dim, index: int) -> bool:
+    """Is there surely an entry at a position?"""
+    least = extent if isinstance(extent, int) else extent.low or 0
+    return -least <= index < least
+
+
+def is_filled(values: Any) -> bool:
+    """Is it a list that surely has an entry, however many the run finds?"""
+    return isinstance(values, TracedList) and _has_place(values.columns()[0].shape[0], 0)
 
 
 def len_of(values: TracedList) -> Any:

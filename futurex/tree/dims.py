@@ -455,7 +455,9 @@ def limited(name: str, extent: Any, limit: int) -> Any:
 
 def bounded(name: str, extent: Dim, limit: int) -> Dim:
     """``min(extent, limit)`` or ``max(extent, limit)``, none of which is negative."""
-    symbol = Symbol(f"{name}({extent.text(_tokens(extent))},{limit})")
+    least = extent.low or 0
+    low = max(least, limit, 0) if name == "max" else max(min(least, limit), 0)
+    symbol = Symbol(f"{name}({extent.text(_tokens(extent))},{limit})", low)
     symbol.bound = name, extent, limit
     return Dim.of(symbol)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.kernels.numba_ import picked
 from futurex.tree import Dim, Graph, UnknownDimension, apply, param
-from futurex.tree.dims import Symbol, broadcast_shapes, slice_length
+from futurex.tree.dims import Symbol, broadcast_shapes, limited, new_symbol, slice_length
 from futurex.tree.verify import verify
 
 RNG = np.random.default_rng(7)
@@ -169,3 +169,14 @@ def test_memory_of_what_a_mask_picks_is_kept_where_operands_are_large(monkeypatc
         calls.clear()
         assert bits(np.asarray(f(x))) == bits(np.sort(x[x > 0.5]))
         assert bool(calls) == kept
+
+
+@given(name=st.sampled_from(["min", "max"]), low=st.integers(0, 4), more=st.integers(-4, 4), limit=st.integers(0, 6))
+def test_the_least_of_what_is_limited_is_known(name, low, more, limit):
+    found = limited(name, Dim.of(new_symbol(low)) + more, limit)
+    least = found if isinstance(found, int) else found.low
+    reached = [max(n, 0) if name == "max" else n for n in range(low + more, low + more + 12)]
+    values = [min(n, limit) if name == "min" else max(n, limit) for n in reached if n >= 0]
+    assert 0 <= least <= min(values)
+    if low + more >= 0:
+        assert least == min(values)

@@ -25,6 +25,15 @@ def means_of_the_last_ones(x):
     return means
 
 
+@cases(np.random.default_rng(1).normal(size=1500))
+def sums_of_the_last_ones(x):
+    window, sums = deque(maxlen=5), []
+    for value in x:
+        window.append(value)
+        sums.append(sum(window))
+    return sums
+
+
 @cases.signs(X)
 def means_of_a_full_one(x):
     window = collections.deque([0.0] * 5, maxlen=5)
