@@ -159,7 +159,7 @@ def test_threads_share_rows_and_change_no_bit(rows, parts):
     assert two.late.threads == (parts if rows > 2 else two.late.threads)
     args = inputs_of(loop, [x, w])
     first, second = one.call(None, *args), two.call(None, *args)
-    third = structured._loop(alone[1], alone[0], (), {})(None, None, *args)
+    third = structured._loop(alone[1], alone[0], (), {}, ())(None, None, *args)
     for a, b, c in zip(first, second, third, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, c, atol=1e-5)

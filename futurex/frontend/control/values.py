@@ -87,6 +87,8 @@ def asked(value: Any) -> Any:
             from futurex.frontend.outside import of_class
 
             of_class(type(value), name)
+            if hasattr(type(value), "__fx_traced__"):
+                return call(method, (value,), {})
             return call(len, (value,), {}) if name == "__len__" else _answer(call(method, (value,), {}))
     return value
 

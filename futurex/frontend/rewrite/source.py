@@ -52,7 +52,7 @@ def _find(function: types.FunctionType) -> FunctionNode:
         hook = function.__globals__.get("__loader__")
         if not same and type(hook).__module__ == _PYTESTS:
             same = _same(code, lines, apart=False, hook=hook)
-        same = same or _moved(code, lines) or _reloaded(code, lines)
+        same = same or _moved(code, lines) or _reloaded(code, lines) or _under_a_magic(code)
     except SyntaxError as error:
         raise NoSource(f"{code.co_filename} does not parse: {error}") from None
     if not same:
