@@ -290,6 +290,34 @@ def test_changes_while_something_goes_over_it(change, goes_over, most):
         assert outcome(futurized, [x]) == outcome(f, [x]), x[:3]
 
 
+@pytest.mark.parametrize("change", [_appends, _takes_out_and_puts_in, _writes])
+def test_changes_in_a_comprehension_over_one_that_grows_later(change):
+    def f(x):
+        queue = deque([x[0], x[1]], maxlen=4)
+        doubled = [change(queue, 1.0) or entry * 2 for entry in queue]
+        for value in x:
+            if value > 0:
+                queue.append(value)
+        return doubled, list(queue)
+
+    futurized = fx.futurize(f)
+    for x in (X, -X):
+        assert outcome(futurized, [x]) == outcome(f, [x])
+
+
+@pytest.mark.parametrize("place", [0, 1, -1, -2])
+def test_places_that_a_window_need_not_have(place):
+    def f(x):
+        window, total = deque(maxlen=5), 0.0
+        for value in x:
+            window.append(value)
+            total += window[place]
+        return total
+
+    x = np.random.default_rng(2).normal(size=1500)
+    assert outcome(fx.futurize(f), [x]) == outcome(f, [x])
+
+
 @pytest.mark.parametrize("wrong", [
     lambda q, x: q.insert(1, x[0]), lambda q, x: q.slice, lambda q, x: q.rotate(0.5), lambda q, x: q[7],
     lambda q, x: q.pop(0), lambda q, x: deque(q, -1), lambda q, x: deque(q, 1.5), lambda q, x: setattr(q, "maxlen", 3),

@@ -73,6 +73,17 @@ def almost_full(x, n):
     return total, len(queue)
 
 
+def in_front_of_many(x, n):
+    queue, total = deque(), 0.0
+    for i in range(150_000):
+        queue.append(i)
+    for i in range(min(n, 90_000)):
+        queue.appendleft(-i)
+    while queue:
+        total = total / 2 + queue.popleft() * x[len(queue) % len(x)]
+    return total
+
+
 def windows(x, n):
     last, newest, total = deque(maxlen=100), deque(maxlen=3), 0.0
     for i in range(n):
@@ -126,7 +137,7 @@ def loops_inside(x, n):
 @pytest.mark.parametrize("n", [3000, MANY])
 @pytest.mark.parametrize(
     "function",
-    [first_in_first_out, from_behind, any_way, almost_full, windows, pairs, arrays, loops_inside],
+    [first_in_first_out, from_behind, any_way, almost_full, in_front_of_many, windows, pairs, arrays, loops_inside],
 )
 def test_queues_are_those_of_python(function, n, monkeypatch):
     monkeypatch.setenv("FUTUREX_COMPILE", "wait")

@@ -90,7 +90,16 @@ def delayed(x, w):
     return total
 
 
-KNOWN = [recurrent, counted, numbers, backwards, written, nested, branching, single, two, delayed]
+def waiting(x, w):
+    """The same of one that another round has made: nobody but the way back reads what it begins with."""
+    a, b, total = 0.0, x[0] * x[0], 0.0
+    for k in range(1, 40):
+        total = total + (a + b) * a
+        a, b = b, x[k % 6] * x[k % 6]
+    return total
+
+
+KNOWN = [recurrent, counted, numbers, backwards, written, nested, branching, single, two, delayed, waiting]
 
 
 def second(function):
