@@ -37,6 +37,7 @@ from futurex.frontend.outside import (
     special_method,
 )
 from futurex.frontend.texts import TracedText, formatted
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.ops.control import Failure
@@ -182,6 +183,8 @@ def _stand_in(value: Any) -> Any:
     """A value of the type that a traced one stands for; any other itself."""
     if isinstance(value, TracedList):
         return value.site.made()
+    if isinstance(value, TracedRow):
+        return []
     if isinstance(value, Masked):
         return np.ma.zeros((0,) * value.ndim, value.dtype)
     if not isinstance(value, Tracer):
@@ -206,7 +209,7 @@ def _refuse_kind(value: Any) -> None:
 
 @special(type)
 def _type(*args: Any) -> Any:
-    if len(args) == 1 and isinstance(args[0], Tracer | TracedList | Masked):
+    if len(args) == 1 and isinstance(args[0], Tracer | TracedList | TracedRow | Masked):
         if isinstance(args[0], Tracer) and args[0]._loose:
             _refuse_loose("type()")
         return type(_stand_in(args[0]))

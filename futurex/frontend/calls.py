@@ -19,7 +19,7 @@ from futurex.frontend import control, fragments, keyed
 from futurex.frontend.constructing import construct, fills_a_tuple, wrapped
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
-from futurex.frontend.lists import note_growth, puts_an_entry
+from futurex.frontend.lists import note_asked, puts_an_entry
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
@@ -396,10 +396,10 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
     if name in MUTATORS:
         own_container(owner, f"a {type(owner).__name__} with {name}()")
     if type(owner) is list and name in LOOKED_AT and any_traced(args[: LOOKED_AT[name]]):
-        note_growth(owner, dict(enumerate(owner)))  # a place that depends on data
+        note_asked(owner)  # a place that depends on data
     if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
         if type(owner) is list and kwargs.get("key") is None:
-            note_growth(owner, dict(enumerate(owner)))  # an array has these
+            note_asked(owner)  # an array has these
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
     if isinstance(owner, list | collections.deque):
         refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))

@@ -40,7 +40,7 @@ class Comprehension:
         self, code: Any, values: Any, make: Callable[..., Any], each: Callable[[Any], Any], tests: bool, count: int,
         line: int, column: int,
     ) -> None:  # fmt: skip
-        self.make, self.each, self.tests, self.site = make, each, tests, Site(code, line, column)
+        self.make, self.each, self.tests, self.site = make, each, tests, Site(code, line, column, 0)
         self.count = count
         self.rows = values.rest() if isinstance(values, Rows) and current().is_newest(values) else None
         self._values = values

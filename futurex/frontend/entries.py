@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array, numbers
-from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, parts_of
+from futurex.frontend.entry_kinds import Entry, Mixed, Row, Tuple, parts_of
 from futurex.frontend.outputs import Output
 from futurex.frontend.returned import UNFIT, Looking, fits_in, kind_of
 from futurex.runtime.futures import Done, Future
@@ -22,7 +23,7 @@ class Listed(Looking):
     """Lists of entries of one kind, of this length or of whatever one."""
 
     def __init__(self, kind: Entry | Tuple, length: int | None = None) -> None:
-        self._of: _Column | _Columns | _Mixed = _of(kind)
+        self._of: _Column | _Columns | _Mixed | _Table = _of(kind)
         self._length = length
 
     def of(self, columns: Iterator[np.ndarray], call: Call | None = None) -> list[Any]:
@@ -118,13 +119,37 @@ class _Mixed:
         return [np.array(values, self._avals[0].dtype), flags]
 
 
+class _Table:
+    """Lists of so many entries of one kind."""
+
+    def __init__(self, kind: Row) -> None:
+        self._part: Any = _of(kind.kinds[0])
+        self._width = kind.width
+
+    def made(self, columns: Iterator[np.ndarray], call: Call | None) -> list[Any]:
+        return self._apart(self._part.made((rows.reshape(-1) for rows in columns), call))
+
+    def fit(self, values: Sequence[Any]) -> list[Any] | None:
+        alike = all(type(value) is list and len(value) == self._width for value in values)
+        found = self._part.fit(list(itertools.chain(*values))) if alike and len(set(map(id, values))) == len(values) else None
+        return None if found is None else self._apart(found)
+
+    def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        return [each.reshape(-1, self._width) for each in self._part.arrays(list(itertools.chain(*values)))]
+
+    def _apart(self, entries: list[Any]) -> list[Any]:
+        return [entries[k : k + self._width] for k in range(0, len(entries), self._width)]
+
+
 _ITEM = functools.partial(operator.methodcaller, "item")
 _TUPLES = frozenset({tuple})
 
 
-def _of(kind: Entry | Tuple) -> _Column | _Columns | _Mixed:
+def _of(kind: Entry | Tuple) -> _Column | _Columns | _Mixed | _Table:
     if isinstance(kind, Mixed):
         return _Mixed(kind)
+    if isinstance(kind, Row):
+        return _Table(kind)
     return _Columns(kind) if isinstance(kind, Tuple) else _Column(kind)
 
 
@@ -145,5 +170,5 @@ def views(output: Output, futures: Sequence[Future[Any] | Done[Any]]) -> list[An
     """A list of known length whose entries may be still on their way."""
     listed = _of(output.value)
     assert output.length is not None
-    assert not isinstance(listed, _Mixed)
+    assert not isinstance(listed, _Mixed | _Table)
     return listed.views(iter(futures), output.length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from futurex.frontend.tracer import Tracer, entered, fresh, strong
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
+NUMBERS = (bool, int, float, complex)
+"""Python's numbers, of which all of one type are of one kind, but for large ints."""
 _ENTRY = "is also an entry of a list"
 
 
@@ -89,10 +92,39 @@ class Tuple:
         return hash(self.kinds)
 
     def joined(self, other: Entry | Tuple | None) -> Tuple | None:
-        if not isinstance(other, Tuple) or len(self.kinds) != len(other.kinds):
+        if type(other) is not type(self) or len(self.kinds) != len(other.kinds):
             return None
         kinds = tuple(mine.joined(theirs) for mine, theirs in zip(self.kinds, other.kinds, strict=True))
-        return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
+        return None if None in kinds else self.of_kinds(kinds)  # type: ignore[arg-type]
+
+    def of_kinds(self, kinds: tuple[Entry | Tuple, ...]) -> Tuple:
+        """The same of other parts."""
+        return Tuple(kinds)
+
+
+class Row(Tuple):
+    """What all entries of a list are that are lists themselves, of so many entries of one kind, and nobody else's."""
+
+    __slots__ = ("width",)
+
+    def __init__(self, kind: Entry | Tuple, width: int) -> None:
+        super().__init__((kind,))
+        self.width = width
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Row) and (self.kinds, self.width) == (other.kinds, other.width)
+
+    __hash__ = Tuple.__hash__
+
+    def joined(self, other: Entry | Tuple | None) -> Tuple | None:
+        return super().joined(other) if isinstance(other, Row) and other.width == self.width else None
+
+    def allows(self, other: Tuple | None) -> bool:
+        """Can a table of this kind hold the lists of another?"""
+        return other is not None and other.joined(self) == self
+
+    def of_kinds(self, kinds: tuple[Entry | Tuple, ...]) -> Row:
+        return Row(kinds[0], self.width)
 
 
 class Pair(tuple[Any, Any]):
@@ -149,7 +181,7 @@ def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
     if isinstance(kind, Mixed):
         return kind
     if isinstance(kind, Tuple):
-        return Tuple(tuple(map(told_apart, kind.kinds)))
+        return kind.of_kinds(tuple(map(told_apart, kind.kinds)))
     return Mixed(kind.aval.dtype) if kind.loose else kind
 
 
@@ -223,6 +255,22 @@ def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     for kind in kinds[1:]:
         found = None if found is None else found.joined(kind)
     return found
+
+
+def row_kind(rows: Any, *others: Any) -> Row | None:
+    """What the lists in a list are, and ``others`` that are put into them; None where they differ or have no entries."""
+    if not rows or not all(type(row) is list and len(row) == len(rows[0]) for row in rows) or not rows[0]:
+        return None
+    kinds = [*map(_kind_of_all, rows), *map(Entry.of, others)]
+    kind = functools.reduce(lambda one, other: None if one is None else one.joined(other), kinds)
+    return None if kind is None else Row(kind, len(rows[0]))
+
+
+def _kind_of_all(row: list[Any]) -> Entry | Tuple | None:
+    types = set(map(type, row))
+    if len(types) > 1 or types.isdisjoint(NUMBERS):
+        return joined(row)
+    return joined((min(row), max(row)) if types == {int} else row[:1])
 
 
 def share_entry(value: Any, site: Any = None) -> None:

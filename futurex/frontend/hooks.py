@@ -55,6 +55,7 @@ from futurex.frontend.raised import raise_
 from futurex.frontend.sameness import same
 from futurex.frontend.standing import METHODS
 from futurex.frontend.texts import f_string, formatted, joined, percent
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.frontend.unshared import apart, meet_object
@@ -205,9 +206,11 @@ class Runtime:
         """An operand of ``and``, ``or`` and ``not`` in a test."""
         return control.filled(value)
 
-    def listed(self, values: Any, line: int, column: int | str, *sources: Any) -> Any:
-        """A list that the function wrote out, or what is a new one if its ``sources`` make such."""
-        return listed(values, Site(self.function.__code__, line, column), sources)
+    def listed(self, values: Any, place: Any, rows: tuple[Any, ...], *sources: Any) -> Any:
+        """A list that the function wrote out, or what is a new one if its ``sources`` make such. ``rows``: the places
+        that made the lists in it, where nobody has them but this one."""
+        code = self.function.__code__
+        return listed(values, Site(code, *place), sources, [Site(code, *row) for row in rows])
 
     def comprehended(self, *given: Any) -> Any:
         """A list comprehension."""
@@ -458,7 +461,7 @@ class Runtime:
                 raise TypeError(f"argument of type '{container.dtype.type.__name__}' is not iterable")
             found = emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False)
             return fresh(emit("python_scalar", found, kind="b"))
-        if isinstance(container, TracedList):
+        if isinstance(container, TracedList | TracedRow):
             return container.holds(value)
         if type(container) in (dict, set, frozenset, _KEYS) and keyed.is_open(value):
             return keyed.holds(container, value)

@@ -23,9 +23,10 @@ from futurex.frontend.control.loops import UNROLL
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.lists import TracedList, len_of, note_growth
+from futurex.frontend.lists import TracedList, len_of, note_asked
 from futurex.frontend.outside import any_traced, items, refuse_special
 from futurex.frontend.picking import entry_at, is_gathered
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, as_number, entered, node_of
 from futurex.tree.aval import Aval
@@ -52,12 +53,12 @@ def _column(value: Any) -> Column | None:
         return len(value), entry_at(value, len(value))
     if isinstance(value, Growing):
         return growing_column(value)
-    return _entries(value) if isinstance(value, TracedList) else None
+    return _entries(value) if isinstance(value, TracedList | TracedRow) else None
 
 
 def column(values: Any) -> Column:
     """An iterable of which only the run knows how long it is, or that a list of the tree is."""
-    found = _entries(values, True) if isinstance(values, TracedList) else _column(values)
+    found = _entries(values, True) if isinstance(values, TracedList | TracedRow) else _column(values)
     if found is None:
         raise Escape("an iterable that was begun before", "how much of it is left is not known")
     return found
@@ -69,7 +70,7 @@ def length_of(values: Any) -> Any:
         return None
     if isinstance(values, TracedRange):
         return _length(values)
-    if isinstance(values, TracedList):
+    if isinstance(values, TracedList | TracedRow):
         return len_of(values)
     found = None if isinstance(values, Rows) else _column(values)
     return None if found is None else found[0]
@@ -82,15 +83,15 @@ def is_long(values: Any) -> bool:
     return length is not None and (isinstance(length, Tracer) or length > UNROLL)
 
 
-def _entries(values: TracedList, counted: bool = False) -> Column | None:
+def _entries(values: TracedList | TracedRow, counted: bool = False) -> Column | None:
     """The entries of a list whose length only the run knows, or ``counted`` ones, and that keeps it meanwhile."""
-    length, before = as_number(len_of(values)), values.columns()
+    length, before = as_number(len_of(values)), values.order()
     known = not isinstance(length, Tracer)
     if known and not counted:
         return None
 
     def entry(i: Any) -> Any:
-        kept = all(map(operator.is_, values.columns(), before)) if known else node_of(len_of(values)) is node_of(length)
+        kept = all(map(operator.is_, values.order(), before)) if known else node_of(len_of(values)) is node_of(length)
         if not kept:
             raise Escape("a list that grows or shrinks while zip or enumerate goes over it", "it is traced as an array")
         return values[i]
@@ -147,7 +148,7 @@ def _reversed(values: Any) -> Any:
         last = values.start + (_length(values) - 1) * values.step
         return TracedRange(last, values.start - values.step, -values.step, not values.up)
     found = _column(values) if isinstance(values, Tracer | range | Growing) or is_gathered(values) else None
-    if isinstance(values, TracedList):
+    if isinstance(values, TracedList | TracedRow):
         found = _entries(values)
         if found is None:
             return current().remember(values.backwards())
@@ -185,7 +186,7 @@ def _counted(values: Any) -> Any:
 
 @special(list)
 def _list(values: Any = ()) -> Any:
-    if isinstance(values, TracedList):
+    if isinstance(values, TracedList | TracedRow):
         return values.made_as(list)
     if isinstance(values, Rows) and (made := values.whole()) is not None:
         return made
@@ -214,7 +215,7 @@ SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
 
 @special(sorted)
 def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
-    if isinstance(values, TracedList):
+    if isinstance(values, TracedList | TracedRow):
         made = values.made_as(list)
         made.sort(key=key, reverse=reverse)
         return made
@@ -224,7 +225,7 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
         if key is None and len(entries) <= _NETWORK and _are_alike(entries):
             return current().remember(_exchanged(entries, reverse))
         if type(values) is list and key is None:
-            note_growth(values, dict(enumerate(values)))  # arrays are sorted
+            note_asked(values)  # arrays are sorted
         raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
     refuse_special(keys)
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)

@@ -40,6 +40,7 @@ from futurex.frontend.outside import (
     special_method,
 )
 from futurex.frontend.replay import repeats
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
 from futurex.ops.mathematics import COMPLEX_KINDS, KINDS
@@ -344,7 +345,7 @@ def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 @special(collections.deque)
 def _deque(values: Any = (), maxlen: int | None = None) -> Any:
-    if isinstance(values, TracedList):
+    if isinstance(values, TracedList | TracedRow):
         most = collections.deque(maxlen=maxlen).maxlen  # checks it
         return values.made_as(collections.deque, most)
     return current().remember(collections.deque(items(values), maxlen))

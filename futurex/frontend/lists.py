@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import is_numeric, raw
-from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, share_entry, told_apart
+from futurex.frontend.entry_kinds import Entry, Row, Tuple, entered_all, joined, row_kind, share_entry, told_apart
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.objects import LISTS
 from futurex.frontend.outside import items, own_container
@@ -53,9 +53,10 @@ class Site:
         return hash(self.place)
 
 
-def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
+def listed(values: Any, site: Site, sources: Iterable[Any] = (), rows: Sequence[Site] = ()) -> Any:
     """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data. So it
-    is with what is a new list, if it is one and its ``sources`` are of types that make new ones."""
+    is with what is a new list, if it is one and its ``sources`` are of types that make new ones. ``rows``: what makes
+    the lists in it, which nobody else has."""
     made_by: Any = type(values)
     if made_by not in LISTS or not all(map(_makes_lists, sources)):
         return values
@@ -65,12 +66,24 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = ()) -> Any:
         site = Site(*site.place, made=deque, most=values.maxlen)
     trace = current()
     kind = trace.stacks.get(site)
-    if kind is None:
+    if kind is not None and trace.exact:
+        kind = told_apart(kind)
+    alone = bool(values) and bool(rows) and all(_is_made_by(row, rows) for row in values)
+    if alone and isinstance(kind, Row) and kind.allows(row_kind(values)):
+        return TYPES[Row].of_lists(site, kind, values)
+    if kind is None or isinstance(kind, Row):
+        if alone:
+            trace.tables.update((id(row), (row, values)) for row in values)
         trace.lists[id(values)] = values, site
         return trace.remember(values)
-    made = _empty(site, told_apart(kind) if trace.exact else kind)
+    made = _empty(site, kind)
     made.extend(values)
     return made
+
+
+def _is_made_by(value: Any, sites: Sequence[Site]) -> bool:
+    found, site = current().lists.get(id(value), (None, None))
+    return found is value and type(value) is list and site in sites
 
 
 def _makes_lists(source: Any) -> bool:
@@ -103,15 +116,31 @@ def filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedLi
 
 def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
     """A list held these entries before and after it grew or shrank: it might be a traced one in another trace."""
+    _note(value, joined(entry for entries in contents for entry in entries.values()))
+
+
+def note_asked(value: list[Any], *put: Any) -> None:
+    """A list was asked for a place that depends on data, or these were ``put`` there: it might be a traced one. So
+    might be the table that it is, or is in."""
+    row, table = current().tables.get(id(value), (None, None))
+    kind = row_kind(table, *put) if row is value else None
+    if kind is not None:
+        _note(table, kind)
+    elif value and current().tables.get(id(value[0]), (None, None))[1] is value:
+        _note(value, row_kind(value))
+    else:
+        note_growth(value, dict(enumerate((*value, *put))))
+
+
+def _note(value: Any, kind: Entry | Tuple | None) -> None:
     trace = current()
     found, site = trace.lists.get(id(value), (None, None))
-    kind = joined(entry for entries in contents for entry in entries.values())
     if found is value and kind is not None:
         before = trace.grown.get(site)
         trace.grown[site] = kind if before is None else before.joined(kind)
 
 
-TYPES: dict[type, type[TracedList]] = {}
+TYPES: dict[type, Any] = {}
 """The lists of entries that are no rows of a single array (futurex/frontend/tuple_lists.py)."""
 
 
@@ -236,12 +265,12 @@ class TracedList:
         count = len_of(self)
         if isinstance(count, Tracer):
             raise Escape("iterating over a list whose length depends on data", "only a for statement goes over it")
-        before = self.columns()
+        before = self.order()
 
         def entries() -> Iterator[Any]:
             for place in places(count):
                 yield self[place]
-                if any(map(operator.is_not, before, self.columns())):
+                if any(map(operator.is_not, before, self.order())):
                     raise Escape("a list that changes while it is gone over", _WHY)
 
         return entries()
@@ -277,6 +306,10 @@ class TracedList:
     def columns(self) -> list[Node]:
         """The arrays whose rows are its entries, one for each part of what these are."""
         return [self._rows()._node]
+
+    def order(self) -> list[Node]:
+        """What others take the place of where entries come, go or are other ones."""
+        return self.columns()
 
     def copy(self) -> TracedList:
         return self._like(self._rows()._node)
@@ -495,7 +528,7 @@ def _all_of(values: Rows) -> Any:
 
 def puts_an_entry(function: Any, values: Any) -> bool:
     """Is it a method of this list whose last argument is an entry, which may be a number of either kind?"""
-    return isinstance(values, TracedList) and function.__name__ in ("append", "appendleft", "insert", "__setitem__")
+    return hasattr(type(values), "taken") and function.__name__ in ("append", "appendleft", "insert", "__setitem__")
 
 
 def _has_place(extent: int | Dim, index: int) -> bool:

@@ -23,6 +23,7 @@ from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
 from futurex.frontend.standing import METHODS
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
@@ -84,7 +85,9 @@ class Outputs:
             return Output(known, first, value=leaf.kind, length=leaf.length)
         if type(leaf) is Conflict and leaf.alternatives is not None:
             return self._alternatives(leaf.alternatives)
-        return self._rows(leaf) if isinstance(leaf, TracedList) else self.of(leaf)
+        if isinstance(leaf, TracedRow):
+            return self._rows(leaf.copy(), leaf.table)
+        return self._rows(leaf, leaf) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
         if isinstance(leaf, Tracer):
@@ -121,8 +124,9 @@ class Outputs:
             raise Escape("a function as a result", "it would be the same object at every call")
         return Output("static", value=leaf)
 
-    def _rows(self, leaf: TracedList) -> Output:
-        """A list whose length only the run knows. Arrays in it would be copies of those that it held."""
+    def _rows(self, leaf: TracedList, whole: TracedList) -> Output:
+        """A list whose length only the run knows, or one of those in a ``whole`` table. Arrays in it would be copies of
+        those that it held."""
         parts = parts_of(leaf.kind)
         if leaf.is_deque:
             raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
@@ -131,9 +135,9 @@ class Outputs:
         if any(part.loose for part in parts):
             current().tell()
             raise Escape("a list of Python's or NumPy's numbers as a result", "which they are is not known")
-        if any(each is leaf for each in self._lists):
+        if any(each is whole for each in self._lists):
             raise Escape("a list whose length depends on data twice in a result", "it is one list")
-        self._lists.append(leaf)
+        self._lists.append(whole)
         first = len(self._outs)
         self._outs += leaf.columns()
         return Output("rows", first, value=leaf.kind)
@@ -233,7 +237,7 @@ def things(leaf: Any) -> Iterator[Any]:
                 yield from things(each)
     elif type(leaf) is Either:
         yield from leaf.values
-    elif isinstance(leaf, TracedList):
+    elif isinstance(leaf, TracedList | TracedRow):
         yield from map(fresh, leaf.columns())
     elif isinstance(leaf, Gathered):
         yield from map(fresh, leaf.columns)

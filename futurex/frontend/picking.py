@@ -10,7 +10,7 @@ from futurex.frontend.control.values import Kind, merged_tracer
 from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
-from futurex.frontend.lists import note_growth
+from futurex.frontend.lists import note_asked
 from futurex.frontend.outside import own_container
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit
@@ -39,7 +39,7 @@ def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
     if isinstance(kind, Tuple):
         return tuple(picked([entry[k] for entry in container], index) for k in range(len(kind.kinds)))
     entries = [entered(entry) for entry in container]
-    if not _is_inside(index, len(entries)):
+    if not is_inside(index, len(entries)):
         current().waits = True  # where there is no such entry, plain Python raises its own exception
     made = _entry(fresh(node_of(entries))[index]._node, kind)
     if kind.is_array:
@@ -51,7 +51,7 @@ def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
     return made
 
 
-def _is_inside(index: Tracer, length: int) -> bool:
+def is_inside(index: Tracer, length: int) -> bool:
     """Is there surely such an entry?"""
     line = line_of(index._node)
     if line is None:
@@ -125,7 +125,7 @@ def put(container: list[Any], index: Any, value: Any) -> None:
         if not isinstance(kind, Entry) or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
             raise Escape("writing an entry of a list", _WHY, "keep the numbers in an array")
     except Escape:
-        note_growth(container, dict(enumerate([*container, value])))  # a list of rows takes more
+        note_asked(container, value)  # a list of rows takes more
         raise
     own_container(container, "an item of a list")
     current().waits = True  # where there is no such entry, plain Python raises the list's own exception
@@ -139,11 +139,13 @@ def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry | Tuple:
     name = type(container).__name__
     if isinstance(index, slice):
         if type(container) is list:
-            note_growth(container, dict(enumerate(container)))  # a list of rows has such slices
+            note_asked(container)  # a list of rows has such slices
         raise Escape(f"a slice of a {name}", "how long it is depends on data", "keep an array")
     if index.ndim or (index.dtype.kind not in "iu" and not (index.aval.weak and index.dtype.kind == "b")):
         raise Escape(f"a {name} indexed by what is no integer", "NumPy would take it for another kind of index")
     kind = joined(container)
+    if kind is None and type(container) is list:
+        note_asked(container)  # a table has lists at any position
     if kind is None or (isinstance(kind, Entry) and kind.loose):
         raise Escape(f"an entry of a {name} of several types", _WHY, "keep entries of one type, or an array")
     return kind

@@ -17,6 +17,7 @@ from futurex.frontend import (  # noqa: F401
     iteration,
     library_calls,
     random_calls,
+    tables,
     tuple_lists,
     vectorized,
 )

@@ -25,11 +25,13 @@ from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rounds import FIRST_ROUND, IN_TEST
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth, truth_of
+from futurex.frontend.entry_kinds import Row
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.picking import are_many_records, entry_at, is_gathered
 from futurex.frontend.placeholders import Either
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
@@ -192,10 +194,13 @@ def for_(
     if isinstance(iterable, Growing):
         loop.stage(iterable.live_range(), iterable.row)
         return
-    if isinstance(iterable, TracedList):
-        before = iterable.columns()
+    if isinstance(iterable, TracedRow):
         loop.stage(iterable.live_range(), lambda i: iterable[i])
-        if iterable.is_deque and any(map(operator.is_not, before, iterable.columns())):
+        return
+    if isinstance(iterable, TracedList):
+        before = iterable.order()
+        loop.stage(iterable.live_range(), lambda i: iterable[i])
+        if iterable.is_deque and any(map(operator.is_not, before, iterable.order())):
             raise Escape("a deque that changes while a loop goes over it", "Python refuses to go on")
         return
     if is_gathered(iterable):
@@ -334,10 +339,12 @@ class _Loop:
                     raise  # round by round each would be a branch for each, and again
                 if len(rounds) > UNROLL and isinstance(escape.site, Site) and escape.site.may_fork:
                     raise  # first rounds may leave the loop with types of their own: what follows is traced for each
-                if escape.site is IN_BRANCH and len(rounds) > UNROLL and trace.may_begin_again:
-                    learned = trace.grown.items() - grown.items()
-                    if learned and all(kind is not None for _, kind in learned):
+                learned = dict(trace.grown.items() - grown.items()) if len(rounds) > UNROLL else {}
+                if learned and trace.may_begin_again and None not in learned.values():
+                    if escape.site is IN_BRANCH:
                         raise Retrace from escape  # round by round there would be as many lengths as paths
+                    if any(isinstance(kind, Row) for kind in learned.values()):
+                        raise Retrace from escape  # and here a number for each place of a table
             except Exception as error:  # what a traced index cannot do, a known one often can
                 why = f"{type(error).__name__}: {error}"
             self.set_(before)

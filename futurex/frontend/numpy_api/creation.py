@@ -17,6 +17,7 @@ from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.placeholders import Placeholder
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import (
     Tracer,
@@ -166,7 +167,7 @@ def any_array(value: Any) -> bool:
     """Is there an array in a nested list, traced or from outside?"""
     if isinstance(value, list | tuple | deque):
         return builtins.any(any_array(entry) for entry in value)
-    if isinstance(value, TracedList):
+    if isinstance(value, TracedList | TracedRow):
         current().waits = True  # where they are of several lengths, NumPy says so
         return True
     return isinstance(value, Tracer | Placeholder | np.ndarray) or hasattr(type(value), "__fx_future__")

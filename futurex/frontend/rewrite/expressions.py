@@ -169,9 +169,7 @@ class Expressions(ast.NodeTransformer):
 
     def visit_List(self, node: ast.List) -> Any:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
-            return node
-        return self._expression(fx("listed", node, ast.Constant(node.lineno), ast.Constant(node.col_offset)), node)
+        return self._expression(new_lists.listed(node, node), node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Dict(self, node: ast.Dict) -> Any:
         keys = [key and self.visit(key) for key in node.keys]

@@ -15,12 +15,13 @@ from futurex.frontend.rewrite.syntax import fx, load
 _MAKERS = ("list", "sorted", "deque")
 _CHANGES = ("append", "pop", "insert", "extend", "remove", "clear", "appendleft", "popleft")
 _MARK = "_fx_new_list"
+_ROWS = "_fx_rows"
 
 
 def find(function: ast.FunctionDef) -> None:
     """Mark them in a function."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
-    changed, cut = set(_changed(nodes)), set(_cut(nodes))
+    changed, cut, nested = set(_changed(nodes)), set(_cut(nodes)), set(_nested(nodes))
     for names, value in (pair for node in nodes for pair in _bound(node)):
         if not isinstance(value, ast.BinOp | ast.Subscript | ast.Call | ast.ListComp):
             continue
@@ -29,8 +30,15 @@ def find(function: ast.FunctionDef) -> None:
         # one in every round.
         if sources is None:
             continue
-        if _is_maker(value) or changed.intersection(names) or (isinstance(value, ast.ListComp) and cut & set(names)):
+        asked = changed.union(cut, nested) if isinstance(value, ast.ListComp) else changed
+        if _is_maker(value) or asked.intersection(names):
             vars(value)[_MARK] = tuple(dict.fromkeys(sources))
+    for node in nodes:
+        rows = _rows(node)
+        vars(node)[_ROWS] = tuple(map(_place, rows))
+        for row in rows:
+            if not isinstance(row, ast.List):
+                vars(row)[_MARK] = tuple(dict.fromkeys(_sources(row) or ()))
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[list[str], ast.expr | None]]:
@@ -49,9 +57,23 @@ def wrapped(node: ast.AST, made: ast.expr, visit: Callable[[ast.expr], ast.expr]
     if sources is None or not isinstance(node, ast.expr):
         return made
     read = [visit(ast.copy_location(load(name), node)) for name in sources]
-    columns = f"{node.col_offset} to {node.end_col_offset}"  # a list written out begins at the first, too
-    found = fx("listed", made, ast.Constant(node.lineno), ast.Constant(columns), *read)
-    return ast.fix_missing_locations(ast.copy_location(found, node))
+    return ast.fix_missing_locations(ast.copy_location(listed(node, made, *read), node))
+
+
+def listed(node: ast.expr, made: ast.expr, *sources: ast.expr) -> ast.expr:
+    """The call that is told of a list, where it is made, and where the lists in it are made that nobody else has."""
+    return fx("listed", made, ast.Constant(_place(node)), ast.Constant(vars(node).get(_ROWS, ())), *sources)
+
+
+def _place(node: ast.expr) -> tuple[int, int, int | None]:
+    return node.lineno, node.col_offset, None if isinstance(node, ast.List) else node.end_col_offset
+
+
+def _rows(node: ast.AST) -> list[ast.expr]:
+    """Expressions of new lists that are all that a new list holds: the rows of a table."""
+    entries = [node.elt] if isinstance(node, ast.ListComp) else node.elts if isinstance(node, ast.List) else []
+    known = all(isinstance(entry, ast.List | ast.ListComp | ast.BinOp | ast.Subscript | ast.Call) for entry in entries)
+    return entries if known and None not in map(_sources, entries) else []
 
 
 def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -72,6 +94,14 @@ def _cut(nodes: Iterable[ast.AST]) -> Iterator[str]:
             bounds = (node.slice.lower, node.slice.upper)
             if any(isinstance(each, ast.Name) for bound in bounds if bound is not None for each in ast.walk(bound)):
                 yield node.value.id
+
+
+def _nested(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names of what is asked for entries of its entries: ``table[i][j]``."""
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+            if isinstance(node.value.value, ast.Name):
+                yield node.value.value.id
 
 
 def _sources(value: ast.expr) -> list[str] | None:

@@ -1,0 +1,257 @@
+"""Lists of lists of one length whose positions depend on data: tables, as arrays with a row for each of the lists."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.values import raw
+from futurex.frontend.entry_kinds import (
+    NUMBERS,
+    Entry,
+    Mixed,
+    Row,
+    Tuple,
+    entered_all,
+    fitted,
+    looked_up,
+    parts_of,
+    share_entry,
+    whole,
+)
+from futurex.frontend.errors import Escape, mark
+from futurex.frontend.lists import TYPES, Site, TracedList, filled
+from futurex.frontend.outside import own_container
+from futurex.frontend.picking import is_inside
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, fresh, new_array, node_of, strong
+from futurex.frontend.tuple_lists import TracedTuples
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, const
+
+_WHY = "a list of lists is traced as an array"
+
+
+def _columns(kind: Row, rows: list[list[Any]]) -> list[Node]:
+    inner, shape = kind.kinds[0], (len(rows), kind.width)
+    if {type(entry) for row in rows for entry in row}.issubset(NUMBERS) and isinstance(inner, Entry):
+        return [const(np.array(rows, inner.aval.dtype))]
+    found: list[list[Any]] = [[] for _ in parts_of(inner)]
+    for row in rows:
+        for entry in row:
+            for column, part in zip(found, parts_of(fitted(looked_up(entry), inner)), strict=True):
+                share_entry(part)
+                column.append(fresh(strong(raw(part))))
+    return [
+        emit("reshape", node_of(column), shape=(*shape, *part.aval.shape))
+        for column, part in zip(found, parts_of(inner), strict=True)
+    ]  # fmt: skip
+
+
+class TracedTable(TracedTuples):
+    """A list of lists: ``rows`` is a traced list of arrays for each part of what these hold. Which lists they are, and
+    how many, stays."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of_lists(cls, site: Site, kind: Row, rows: list[Any]) -> Any:
+        """A table of lists that nobody else has."""
+        columns = []
+        for part, node in zip(parts_of(kind), _columns(kind, rows), strict=True):
+            entry = Entry(Aval((kind.width, *part.aval.shape), part.aval.dtype), True, False, False)
+            columns.append(current().remember(TracedList(site, entry, new_array(node))))
+        return current().remember(cls(site, kind, tuple(columns)))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            raise Escape("a slice of a list of lists", "both have the same lists")
+        count = len(self)
+        if not isinstance(index, Tracer):
+            index = operator.index(index)
+            if not -count <= index < count:
+                error = IndexError("list index out of range")
+                mark(error)
+                raise error
+        elif index.dtype.kind not in "iu" or index.ndim:
+            raise Escape("a list indexed by what is no integer", _WHY)
+        elif not is_inside(index, count):
+            _check(self._columns()[0]._rows()[index]._node)
+        return TracedRow(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if type(value) is TracedRow and value.table is self and value.place is index:
+            return  # `rows[k] += ...`
+        self._refuse()
+
+    def order(self) -> list[Any]:
+        return []
+
+    def columns(self) -> list[Node]:
+        return [column._rows()._node for column in self._columns()]
+
+    def __fx_node__(self) -> Node:
+        """The array that NumPy makes of lists of numbers."""
+        inner = self.kind.kinds[0]
+        if not isinstance(inner, Entry):
+            raise Escape("an array of a list of lists of tuples", "NumPy chooses its dtype by all entries")
+        return self._columns()[0]._rows()._node
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise Escape("a list of lists that gets, loses or moves lists", _WHY)
+
+    append = extend = insert = pop = popleft = appendleft = extendleft = remove = clear = reverse = rotate = sort = _refuse
+    copy = index = count = holds = stacked = made_as = __add__ = __radd__ = __iadd__ = _refuse  # type: ignore[assignment]
+
+
+class TracedRow:
+    """One of the lists in a table: entry by entry what stands there."""
+
+    __fx_traced__ = True
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("place", "table")
+
+    def __init__(self, table: TracedTable, place: int | Tracer) -> None:
+        self.table, self.place = table, place
+
+    @property
+    def kind(self) -> Entry | Tuple:
+        found: Entry | Tuple = self.table.kind.kinds[0]
+        return found
+
+    def __len__(self) -> int:
+        width: int = self.table.kind.width
+        return width
+
+    def copy(self) -> TracedList:
+        """A new list of its entries."""
+        site = Site(*self.table.site.place, "a row")
+        return filled(site, self.kind, iter([column._rows()[self.place]._node for column in self.table._columns()]))
+
+    def columns(self) -> list[Node]:
+        return self.copy().columns()
+
+    def order(self) -> list[Any]:
+        return []
+
+    def live_range(self) -> TracedRange:
+        return TracedRange(0, len(self), 1, True)
+
+    def _position(self, index: Any) -> Any:
+        """A position, of which the run need not look whether it is one; else it is looked at."""
+        if isinstance(index, Tracer):
+            if index.dtype.kind not in "iu" or index.ndim:
+                raise Escape("a list indexed by what is no integer", _WHY)
+            return index
+        index = operator.index(index)
+        if not -len(self) <= index < len(self):
+            error = IndexError("list index out of range")
+            mark(error)
+            raise error
+        return index
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.copy()[index]
+        index = self._position(index)
+        nodes = [column._rows()[self.place, index]._node for column in self.table._columns()]
+        if isinstance(index, Tracer) and not is_inside(index, len(self)):
+            _check(*nodes)
+        kinds = parts_of(self.kind)
+        return whole(self.kind, [kind.entry(node) for kind, node in zip(kinds, nodes, strict=True)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            made = self.copy()
+            made[index] = value
+            self._become(made)
+            return
+        index, value = self._position(index), self.taken(value)
+        found = Entry.of(value)
+        self.table.check(None if found is None else Row(found, len(self)))
+        current().waits = True
+        for column, part in zip(self.table._columns(), parts_of(value), strict=True):
+            share_entry(part)
+            own_container(column, "a list")
+            rows = new_array(column._rows()._node)
+            rows[self.place, index] = fresh(strong(raw(part)))
+            column.rows = rows
+
+    def taken(self, value: Any) -> Any:
+        """What a table holds of an entry."""
+        return _taken(value, self.kind)
+
+    def _become(self, made: TracedList) -> None:
+        """Its entries are now those of another list, as many."""
+        for column, node in zip(self.table._columns(), made.columns(), strict=True):
+            own_container(column, "a list")
+            rows = new_array(column._rows()._node)
+            rows[self.place] = fresh(node)
+            column.rows = rows
+
+    def sort(self, *, key: Any = None, reverse: Any = False) -> None:
+        made = self.copy()
+        made.sort(key=key, reverse=reverse)
+        self._become(made)
+
+    def reverse(self) -> None:
+        made = self.copy()
+        made.reverse()
+        self._become(made)
+
+    def holds(self, value: Any) -> Tracer:
+        return self.copy().holds(value)
+
+    def index(self, value: Any, *bounds: Any) -> Tracer:
+        return self.copy().index(value, *bounds)
+
+    def count(self, value: Any) -> Tracer:
+        return self.copy().count(value)
+
+    def __fx_items__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    __iter__ = __fx_items__
+
+    def backwards(self) -> Iterator[Any]:
+        return (self[k] for k in reversed(range(len(self))))
+
+    def made_as(self, made: type, most: int | None = None) -> TracedList:
+        return self.copy().made_as(made, most)
+
+    def __fx_node__(self) -> Node:
+        return self.copy().__fx_node__()
+
+    def __add__(self, other: Any) -> TracedList:
+        return self.copy() + other
+
+    def __radd__(self, other: Any) -> TracedList:
+        return other + self.copy()  # type: ignore[no-any-return]
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise Escape("a list in a list of lists that grows or shrinks, or is compared", _WHY)
+
+    append = extend = insert = pop = remove = clear = __iadd__ = __imul__ = _refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = _refuse  # type: ignore[assignment]
+
+
+def _taken(value: Any, kind: Entry | Tuple) -> Any:
+    if isinstance(kind, Mixed):
+        return kind.taken_apart(value)
+    if not isinstance(kind, Tuple) or type(value) is not tuple or len(value) != len(kind.kinds):
+        return entered_all(value)
+    return tuple(map(_taken, value, kind.kinds))
+
+
+def _check(*nodes: Node) -> None:
+    """Where a run finds no such entry, plain Python raises the list's own exception."""
+    current().waits = True
+    for node in nodes:
+        current().remember_failing(node)  # the entry need not be read
+
+
+TYPES[Row] = TracedTable
