@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.entry_kinds import Mixed, of_several_types
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
@@ -34,6 +35,9 @@ def of_rows(rows: Any, dtype: Any) -> Tracer:
     """The array that NumPy makes of a list whose length depends on data. It looks at each number where they become
     signed integers of another type, and at Python's for unsigned ones: a run with one that does not fit goes as plain
     Python."""
+    mixed = of_several_types(rows.kind)
+    if mixed is not None:
+        return _of_several_types(rows, mixed, dtype)
     node = rows.__fx_node__()
     kind = np.dtype(dtype) if dtype is not None else node.dtype
     python = any(part.python for part in getattr(rows.kind, "kinds", (rows.kind,)))
@@ -44,6 +48,24 @@ def of_rows(rows: Any, dtype: Any) -> Tracer:
         current().waits = True
         current().effect("check", emit("all", fits, axis=None, keepdims=False), failure=_MISFIT)
     return new_array(node)
+
+
+def _of_several_types(rows: Any, kind: Mixed, dtype: Any) -> Any:
+    """The same of numbers of two types, of which NumPy takes the wider one if any entry has it."""
+    from futurex.frontend.control.choices import if_expression
+
+    columns = rows.columns()
+    if dtype is not None and np.dtype(dtype).kind in "fc":
+        return new_array(kind.array(columns, np.dtype(dtype)))
+    common = np.result_type(*kind.dtypes)
+    wide = kind.test_of(common, columns)
+    if dtype is not None or len(kind.dtypes) > 2 or wide is None:
+        raise Escape("an array of a list of numbers of several types", "NumPy chooses its type by all entries")
+    (other,) = set(kind.dtypes) - {common}
+    some = emit("python_scalar", emit("any", wide, axis=None, keepdims=False), kind="b")
+    current().waits = True
+    return if_expression(fresh(some), lambda: new_array(kind.array(columns, common)),
+                         lambda: new_array(kind.array(columns, other)))  # fmt: skip
 
 
 def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:

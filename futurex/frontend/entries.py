@@ -95,28 +95,36 @@ class _Columns:
 
 
 class _Mixed:
-    """Numbers of one type, some Python's and some NumPy's: the numbers, and which are Python's."""
+    """Numbers of several sorts: those of each type, and flags that say which sort an entry is."""
 
     def __init__(self, kind: Mixed) -> None:
-        self._avals = kind.number, Aval((), kind.number.dtype, weak=True)
-        self._numpys, self._pythons = map(kind_of, self._avals)
+        self._sorts, self._dtypes = kind.sorts, kind.dtypes
+        self._types = list(map(kind_of, kind.sorts))
 
     def made(self, columns: Iterator[np.ndarray], call: Call | None) -> list[Any]:
-        rows, flags = next(columns), next(columns)
-        made, own = numbers(rows, self._avals[0]), numbers(rows[flags].tolist(), self._avals[1])
-        for k, each in zip(np.flatnonzero(flags).tolist(), own, strict=True):
-            made[k] = each
+        rows = {dtype: next(columns) for dtype in self._dtypes}
+        flags = [next(columns) for _ in self._sorts[1:]]
+        flags.append(~np.logical_or.reduce(flags))
+        made: list[Any] = [None] * len(flags[0])
+        for sort, flag in zip(self._sorts, flags, strict=True):
+            found = rows[sort.dtype][flag]
+            values = numbers(found.tolist() if sort.weak else found, sort)
+            for k, each in zip(np.flatnonzero(flag).tolist(), values, strict=True):
+                made[k] = each
         return made
 
     def fit(self, values: Sequence[Any]) -> list[Any] | None:
-        if not {self._numpys, self._pythons}.issuperset(map(type, values)):
+        if not set(self._types).issuperset(map(type, values)):
             return None
-        own = [value for value in values if type(value) is self._pythons]
-        return self.made(iter(self.arrays(values)), None) if fits_in(self._avals[1], own) else None
+        own = {kind: [value for value in values if type(value) is kind] for kind in self._types}
+        if not all(fits_in(sort, own[kind]) for sort, kind in zip(self._sorts, self._types, strict=True) if sort.weak):
+            return None
+        return self.made(iter(self.arrays(values)), None)
 
     def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
-        flags = np.array([type(value) is self._pythons for value in values], bool)
-        return [np.array(values, self._avals[0].dtype), flags]
+        dtypes = {kind: sort.dtype for sort, kind in zip(self._sorts, self._types, strict=True)}
+        numbers = [np.array([v if dtypes[type(v)] == dtype else 0 for v in values], dtype) for dtype in self._dtypes]
+        return numbers + [np.array([type(value) is kind for value in values], bool) for kind in self._types[:-1]]
 
 
 class _Table:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.either import is_of_python, of_one_dtype, settled
+from futurex.frontend.control.either import MOST, flag_of, of_one_dtype, settled
 from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit, read
 from futurex.frontend.tracer import Tracer, entered, fresh, strong
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node
+from futurex.tree.node import Node, const
 
 NUMBERS = (bool, int, float, complex)
 """Python's numbers, of which all of one type are of one kind, but for large ints."""
@@ -43,8 +43,7 @@ class Entry:
     def of(cls, value: Any) -> Entry | Tuple | None:
         """The kind of one entry; None for what no array can hold."""
         if type(value) is Pair:
-            number = cls.of(value[0])
-            return Mixed(number.aval.dtype) if isinstance(number, Entry) and not number.aval.ndim else None
+            return value.kind
         if type(value) is tuple:
             kinds = tuple(map(cls.of, value))
             return Tuple(kinds) if kinds and None not in kinds else None  # type: ignore[arg-type]
@@ -127,53 +126,157 @@ class Row(Tuple):
         return Row(kinds[0], self.width)
 
 
-class Pair(tuple[Any, Any]):
-    """A number, and whether it is Python's: an entry of a list of both kinds."""
+class Pair(tuple[Any, ...]):
+    """The parts in rows of a number that is one of several sorts: an entry of a list of a :class:`Mixed` kind."""
 
-    __slots__ = ()
+    kind: Mixed
+
+    @classmethod
+    def of(cls, kind: Mixed, parts: Iterable[Any]) -> Pair:
+        made = cls(parts)
+        made.kind = kind
+        return made
 
 
 class Mixed(Tuple):
-    """What all entries of a list are that are numbers of one type, some Python's and some NumPy's, where these are told
-    apart: the number, and whether it is Python's."""
+    """What all entries of a list are that are numbers of several sorts, where these are told apart: numbers of several
+    types, Python's and NumPy's. There is a column for each type, and flags for each sort but the last."""
 
-    __slots__ = ("number",)
+    __slots__ = ("dtypes", "sorts")
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.number = Aval((), dtype)
+    def __init__(self, sorts: Iterable[Aval]) -> None:
+        """``sorts``: abstract values of numbers, where those of Python's are weak."""
+        self.sorts = tuple(sorted(set(sorts), key=lambda sort: (sort.dtype.num, not sort.weak)))
+        self.dtypes = tuple(dict.fromkeys(sort.dtype for sort in self.sorts))
         flag = Entry(Aval((), np.dtype(bool)), False, True, False)
-        super().__init__((Entry(self.number, False, False, False), flag))
+        super().__init__((*(Entry(Aval((), each), False, False, False) for each in self.dtypes), *[flag] * (len(self.sorts) - 1)))
+
+    @classmethod
+    def of_dtype(cls, dtype: np.dtype[Any]) -> Mixed:
+        """Python's numbers and NumPy's of one type."""
+        return cls((Aval((), dtype, weak=True), Aval((), dtype)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mixed) and self.number == other.number
+        return isinstance(other, Mixed) and self.sorts == other.sorts
 
     __hash__ = Tuple.__hash__
 
     def joined(self, other: Entry | Tuple | None) -> Mixed | None:
-        alike = isinstance(other, Entry) and (other.aval, other.is_array) == (self.number, False)
-        return self if alike or self == other else None
+        return self if set(_sorts_of(other) or (None,)) <= set(self.sorts) else None
 
-    def taken_apart(self, value: Any) -> Pair:
-        """The two of an entry."""
+    def taken_apart(self, value: Any) -> Any:
+        """The parts of an entry; what is none is as it is."""
         if type(value) is Pair:
+            return value if value.kind == self else self.taken_apart(value.kind.put_together(*value))
+        value = settled(value)
+        values = value.values if type(value) is Either else (value,)
+        if not all(map(_is_number, values)):
             return value
-        number, of_python = entered(of_one_dtype(value)), is_of_python(value)
-        if isinstance(number, Tracer) and number._loose:
+        if any(isinstance(each, Tracer) and each._loose for each in values):
             current().tell()
             raise Escape("an entry of a list that is Python's number or NumPy's", "which of the two depends on data")
-        return Pair((fresh(strong(raw(number))) if is_numeric(number) else number, of_python))
+        found = [Aval((), raw(each).dtype, weak=raw(each).aval.weak) for each in values]
+        if not set(found) <= set(self.sorts):
+            return value
+        numbers = [self._number(value, values, dtype) for dtype in self.dtypes]
+        flags = [_any_of(value, [k for k, each in enumerate(found) if each == sort], len(found)) for sort in self.sorts[:-1]]
+        return Pair.of(self, (*numbers, *flags))
 
-    def put_together(self, number: Tracer, of_python: Tracer) -> Any:
-        """An entry of the two."""
-        node = number._node
-        own = fresh(read("python_scalar", node, kind=node.dtype.kind))
-        what = "an entry of a list that is Python's number or NumPy's"
-        return Either((own, number), (of_python._node,), what, "which of the two depends on data")
+    def _number(self, value: Any, values: Sequence[Any], dtype: np.dtype[Any]) -> Tracer:
+        """The number if it is of this type; else any."""
+        node: Node | None = None
+        for k, each in reversed([*enumerate(values)]):
+            if raw(each).dtype == dtype:
+                one = strong(raw(each))
+                node = one if node is None else emit("where", flag_of(value, k), one, node)
+        return fresh(const(dtype.type(0)) if node is None else node)
+
+    def put_together(self, *parts: Tracer) -> Any:
+        """An entry of its parts."""
+        numbers = dict(zip(self.dtypes, parts, strict=False))
+        values = [
+            fresh(read("python_scalar", numbers[sort.dtype]._node, kind=sort.dtype.kind)) if sort.weak
+            else numbers[sort.dtype] for sort in self.sorts
+        ]  # fmt: skip
+        what = "an entry of a list that is one of several sorts of numbers"
+        flags = tuple(flag._node for flag in parts[len(self.dtypes) :])
+        return Either(tuple(values), flags, what, "which it is depends on data")
+
+
+    def test_of(self, dtype: np.dtype[Any], columns: Sequence[Node]) -> Node | None:
+        """Which entries are of a type; None if none can be."""
+        flags = [flag for sort, flag in self._flags(columns).items() if sort.dtype == dtype]
+        return functools.reduce(functools.partial(emit, "logical_or"), flags) if flags else None
+
+    def array(self, columns: Sequence[Node], dtype: np.dtype[Any]) -> Node:
+        """The entries in columns as numbers of one type."""
+        made: Node | None = None
+        for sort, flag in self._flags(columns).items():
+            node = columns[self.dtypes.index(sort.dtype)]
+            node = node if node.dtype == dtype else emit("cast", node, dtype=dtype)
+            made = node if made is None else emit("where", flag, node, made)
+        assert made is not None
+        return made
+
+    def _flags(self, columns: Sequence[Node]) -> dict[Aval, Node]:
+        flags = list(columns[len(self.dtypes) :])
+        last = emit("logical_not", functools.reduce(functools.partial(emit, "logical_or"), flags))
+        return dict(zip(self.sorts, [*flags, last], strict=True))
+
+
+def _is_number(value: Any) -> bool:
+    return is_numeric(value) and not raw(value).aval.ndim and raw(value).dtype.kind in "biufc" and (
+        not isinstance(value, Tracer) or value.is_scalar
+    )  # fmt: skip
+
+
+def _any_of(value: Any, places: list[int], count: int) -> Any:
+    """Is a value at one of these places among the ``count`` that it may be?"""
+    if not places or len(places) == count:
+        return bool(places)
+    flags = [flag_of(value, place) for place in places]
+    return fresh(emit("python_scalar", functools.reduce(functools.partial(emit, "logical_or"), flags), kind="b"))
+
+
+def _sorts_of(kind: Entry | Tuple | None) -> tuple[Aval, ...] | None:
+    """The sorts of numbers that entries are; None where they are no numbers."""
+    if isinstance(kind, Mixed):
+        return kind.sorts
+    if not isinstance(kind, Entry) or kind.is_array or kind.aval.ndim:
+        return None
+    both = Aval((), kind.aval.dtype, weak=True), Aval((), kind.aval.dtype)
+    return both if kind.loose else both[:1] if kind.python else both[1:]
+
+
+def widened(one: Entry | Tuple | None, other: Entry | Tuple | None) -> Entry | Tuple | None:
+    """What entries of both kinds are, also where numbers are of several types; None where no rows hold both."""
+    if one is None or other is None:
+        return None
+    found = one.joined(other)
+    if found is not None:
+        return found
+    mine, theirs = _sorts_of(one), _sorts_of(other)
+    if mine is not None and theirs is not None:
+        sorts = {*mine, *theirs}
+        return Mixed(sorts) if len(sorts) <= MOST else None
+    if not isinstance(one, Tuple) or type(one) is not type(other) or isinstance(one, Mixed):
+        return None
+    assert isinstance(other, Tuple)
+    if len(one.kinds) != len(other.kinds) or getattr(one, "width", 0) != getattr(other, "width", 0):
+        return None
+    kinds = tuple(map(widened, one.kinds, other.kinds))
+    return None if None in kinds else one.of_kinds(kinds)  # type: ignore[arg-type]
 
 
 def is_mixed(kind: Entry | Tuple) -> bool:
     """Are there numbers of both kinds, told apart?"""
     return isinstance(kind, Mixed) or (isinstance(kind, Tuple) and any(map(is_mixed, kind.kinds)))
+
+
+def of_several_types(kind: Entry | Tuple) -> Mixed | None:
+    """What numbers of several types in a list, or in the lists in it, are; None for other entries."""
+    inner = kind.kinds[0] if isinstance(kind, Row) else kind
+    return inner if isinstance(inner, Mixed) and len(inner.dtypes) > 1 else None
 
 
 def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
@@ -182,7 +285,7 @@ def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
         return kind
     if isinstance(kind, Tuple):
         return kind.of_kinds(tuple(map(told_apart, kind.kinds)))
-    return Mixed(kind.aval.dtype) if kind.loose else kind
+    return Mixed.of_dtype(kind.aval.dtype) if kind.loose else kind
 
 
 def apart(value: Any) -> Any:
@@ -194,9 +297,9 @@ def apart(value: Any) -> Any:
         return value
     number, flag, gathered = value.values[-1], value.flags[0], current().gathered
     if flag in gathered and isinstance(number, Tracer) and number._node in gathered and _is_of_one(value):
-        return Pair((number, fresh(flag)))  # from such rows
+        return Pair.of(Mixed.of_dtype(number.dtype), (number, fresh(flag)))  # from such rows
     number = of_one_dtype(value)
-    return value if type(number) is Either else Pair((fresh(strong(raw(number))), is_of_python(value)))
+    return value if type(number) is Either else Mixed.of_dtype(number.dtype).taken_apart(value)
 
 
 def _is_of_one(value: Either) -> bool:
@@ -251,26 +354,40 @@ def whole(kind: Entry | Tuple, parts: Iterable[Any]) -> Any:
 def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     """What all these entries are; None where they differ, or where there are none."""
     kinds = [Entry.of(entry) for entry in entries]
-    found = kinds[0] if kinds else None
-    for kind in kinds[1:]:
-        found = None if found is None else found.joined(kind)
-    return found
+    return functools.reduce(lambda one, other: None if one is None else one.joined(other), kinds) if kinds else None
+
+
+def common_kind(entries: Iterable[Any]) -> Entry | Tuple | None:
+    """The same, also of numbers of several types."""
+    kinds = list(map(kind_of, entries))
+    return functools.reduce(widened, kinds) if kinds else None
+
+
+def kind_of(value: Any) -> Entry | Tuple | None:
+    """The kind of an entry, also of one that may be numbers of several types."""
+    if type(value) is tuple and value:
+        kinds = tuple(map(kind_of, value))
+        return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
+    value = settled(value)
+    if type(of_one_dtype(value)) is not Either:
+        return Entry.of(value)
+    sorts = {sort for each in value.values if _is_number(each) for sort in _sorts_of(Entry.of(each)) or ()}
+    return Mixed(sorts) if all(map(_is_number, value.values)) and len(sorts) <= MOST else None
 
 
 def row_kind(rows: Any, *others: Any) -> Row | None:
     """What the lists in a list are, and ``others`` that are put into them; None where they differ or have no entries."""
     if not rows or not all(type(row) is list and len(row) == len(rows[0]) for row in rows) or not rows[0]:
         return None
-    kinds = [*map(_kind_of_all, rows), *map(Entry.of, others)]
-    kind = functools.reduce(lambda one, other: None if one is None else one.joined(other), kinds)
+    kind = functools.reduce(widened, [*map(_kind_of_all, rows), *map(kind_of, others)])
     return None if kind is None else Row(kind, len(rows[0]))
 
 
 def _kind_of_all(row: list[Any]) -> Entry | Tuple | None:
     types = set(map(type, row))
     if len(types) > 1 or types.isdisjoint(NUMBERS):
-        return joined(row)
-    return joined((min(row), max(row)) if types == {int} else row[:1])
+        return common_kind(row)
+    return common_kind((min(row), max(row)) if types == {int} else row[:1])
 
 
 def share_entry(value: Any, site: Any = None) -> None:

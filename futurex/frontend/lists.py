@@ -14,12 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import is_numeric, raw
-from futurex.frontend.entry_kinds import Entry, Row, Tuple, entered_all, joined, row_kind, share_entry, told_apart
+from futurex.frontend.entry_kinds import (
+    Entry,
+    Row,
+    Tuple,
+    common_kind,
+    entered_all,
+    kind_of,
+    row_kind,
+    share_entry,
+    told_apart,
+    widened,
+)
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.objects import LISTS
 from futurex.frontend.outside import items, own_container
+from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array, node_of
 from futurex.ops.control import Failure
@@ -116,7 +129,7 @@ def filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedLi
 
 def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
     """A list held these entries before and after it grew or shrank: it might be a traced one in another trace."""
-    _note(value, joined(entry for entries in contents for entry in entries.values()))
+    _note(value, common_kind(entry for entries in contents for entry in entries.values()))
 
 
 def note_asked(value: list[Any], *put: Any) -> None:
@@ -136,8 +149,7 @@ def _note(value: Any, kind: Entry | Tuple | None) -> None:
     trace = current()
     found, site = trace.lists.get(id(value), (None, None))
     if found is value and kind is not None:
-        before = trace.grown.get(site)
-        trace.grown[site] = kind if before is None else before.joined(kind)
+        trace.grown[site] = widened(trace.grown[site], kind) if site in trace.grown else kind
 
 
 TYPES: dict[type, Any] = {}
@@ -398,6 +410,8 @@ class TracedList:
 
     def _row(self, value: Any) -> Node:
         """One entry as an array of one row. An array is the list's and somebody else's: nobody may write into it."""
+        if type(of_one_dtype(value)) is Either:
+            self.check(kind_of(value))
         value = entered(value)
         self.check(Entry.of(value))
         share_entry(value)
@@ -411,7 +425,7 @@ class TracedList:
         return entered_all(value)
 
     def check(self, kind: Entry | Tuple | None) -> None:
-        common = self.kind.joined(kind)
+        common = widened(self.kind, kind)
         if common != self.kind:
             current().grown[self.site] = common
             raise Escape("a list whose length depends on data, of entries of several types", "it is traced as an array")

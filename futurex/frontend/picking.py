@@ -6,12 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from futurex.frontend.control.either import of_one_dtype
 from futurex.frontend.control.values import Kind, merged_tracer
 from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
 from futurex.frontend.lists import note_asked
 from futurex.frontend.outside import own_container
+from futurex.frontend.placeholders import Either
 from futurex.frontend.sites import Collected
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
@@ -20,6 +22,8 @@ from futurex.tree.node import next_id
 
 MOST_WRITTEN = 64
 """Entries of a list that is written so: each of them is read from the array afterwards."""
+FEW_WRITTEN = 8
+"""The same in a loop or branch, which would carry each of them."""
 FEWEST_ROWS = 5
 """Entries of a list over which a loop may be one over rows."""
 _ENTRY = "may be an entry of a list, or another one"
@@ -119,6 +123,9 @@ def _which(entries: list[Any], index: Any) -> Which:
 
 def put(container: list[Any], index: Any, value: Any) -> None:
     """``container[index] = value`` for numbers: every entry is the old one or the new one."""
+    if type(of_one_dtype(value)) is Either:
+        note_asked(container, value)
+        raise Escape("writing an entry of a list that is one of several sorts of numbers", _WHY, "give it one type")
     value = entered(value)
     try:
         kind = _kind(container, index).joined(Entry.of(value))
@@ -127,6 +134,10 @@ def put(container: list[Any], index: Any, value: Any) -> None:
     except Escape:
         note_asked(container, value)  # a list of rows takes more
         raise
+    if len(container) > FEW_WRITTEN and current().scopes:
+        note_asked(container)
+        if current().has_grown() and current().may_begin_again:
+            raise Retrace  # a loop would carry them one by one
     own_container(container, "an item of a list")
     current().waits = True  # where there is no such entry, plain Python raises the list's own exception
     rows = new_array(node_of(list(map(entered, container))))

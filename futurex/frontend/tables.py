@@ -18,6 +18,7 @@ from futurex.frontend.entry_kinds import (
     Tuple,
     entered_all,
     fitted,
+    kind_of,
     looked_up,
     parts_of,
     share_entry,
@@ -96,10 +97,10 @@ class TracedTable(TracedTuples):
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of lists of numbers."""
-        inner = self.kind.kinds[0]
-        if not isinstance(inner, Entry):
-            raise Escape("an array of a list of lists of tuples", "NumPy chooses its dtype by all entries")
-        return self._columns()[0]._rows()._node
+        inner, nodes = self.kind.kinds[0], self.columns()
+        if not isinstance(inner, Entry) and not (isinstance(inner, Mixed) and len(inner.dtypes) == 1):
+            raise Escape("an array of a list of lists of tuples or of several types", "NumPy chooses its dtype by all")
+        return nodes[0]
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise Escape("a list of lists that gets, loses or moves lists", _WHY)
@@ -171,7 +172,7 @@ class TracedRow:
             self._become(made)
             return
         index, value = self._position(index), self.taken(value)
-        found = Entry.of(value)
+        found = kind_of(value)
         self.table.check(None if found is None else Row(found, len(self)))
         current().waits = True
         for column, part in zip(self.table._columns(), parts_of(value), strict=True):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.either import of_one_dtype
-from futurex.frontend.entry_kinds import Entry, Mixed, Tuple
+from futurex.frontend.entry_kinds import Entry, Mixed, Tuple, kind_of
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import EMPTY, TYPES, TracedList, len_of
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, new_array
+from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
 
@@ -44,7 +45,7 @@ class TracedTuples(TracedList):
             self._set_slice(index, value)
             return
         value = self.taken(value)
-        self.check(Entry.of(value))
+        self.check(kind_of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
 
@@ -89,7 +90,7 @@ class TracedTuples(TracedList):
         else:
             entries = list(map(self.taken, items(values)))
             for entry in entries:
-                self.check(Entry.of(entry))
+                self.check(kind_of(entry))
             added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
         for column, more in zip(self._columns(), added, strict=True):
             column.extend(more)
@@ -103,7 +104,7 @@ class TracedTuples(TracedList):
 
     def _put(self, index: Any, value: Any) -> None:
         value = self.taken(value)
-        self.check(Entry.of(value))
+        self.check(kind_of(value))
         for column, entry in zip(self._columns(), value, strict=True):
             column._put(index, entry)
 
@@ -129,7 +130,8 @@ class TracedTuples(TracedList):
 
 
 class TracedMixed(TracedTuples):
-    """A list of numbers, some Python's and some NumPy's: ``rows`` has the numbers, and which are Python's."""
+    """A list of numbers of several sorts: ``rows`` has a list of numbers for each type of theirs, and flags that say
+    which of the sorts an entry is."""
 
     __slots__ = ()
 
@@ -144,18 +146,21 @@ class TracedMixed(TracedTuples):
         return self.kind.put_together(*super()._taken_out(index))
 
     def extend(self, values: Any) -> None:
-        if type(values) is TracedList:
-            rows = values._rows()._node
-            alike = emit("equal", rows, rows)
-            every = emit("logical_or", alike, emit("logical_not", alike))
+        if isinstance(values, TracedList) and values.kind != self.kind:
             self.check(values.kind)
-            self.add_rows([rows, every if values.kind.python else emit("logical_not", every)])
+            self.add_rows(_as_sorts(values, self.kind))
         else:
             super().extend(values)
 
+    def _numbers(self, what: str) -> TracedList:
+        """Its entries, where they are of one type."""
+        if len(self.kind.dtypes) > 1:
+            raise Escape(what, "its entries are numbers of several types")
+        return self._columns()[0]
+
     def sort(self, *, key: Any = None, reverse: Any = False) -> None:
         self._check_list("sorting")
-        rows, turned = self._columns()[0]._to_sort(key, reverse)
+        rows, turned = self._numbers("sorting a list")._to_sort(key, reverse)
         order = new_array(emit("argsort", rows, axis=0, kind="stable"))
         for column in self._columns():
             own_container(column, "a list")
@@ -163,13 +168,35 @@ class TracedMixed(TracedTuples):
             column.rows = new_array((made[::-1] if turned else made)._node)
 
     def _equal(self, value: Any) -> Node:
-        return self._columns()[0]._equal(of_one_dtype(value))
+        return self._numbers("looking for an entry of a list")._equal(of_one_dtype(value))
 
     def __fx_node__(self) -> Node:
-        return self._columns()[0].__fx_node__()
+        return self._numbers("an array of a list").__fx_node__()
 
     def stacked(self) -> Tracer:
-        return self._columns()[0].stacked()
+        return self._numbers("entries of a list side by side").stacked()
+
+
+def _as_sorts(values: TracedList, kind: Mixed) -> list[Node]:
+    """The columns of a list of this kind that has the entries of another one, of fewer sorts."""
+    columns, theirs = values.columns(), values.kind
+    if isinstance(theirs, Mixed):
+        numbers, flags = dict(zip(theirs.dtypes, columns, strict=False)), columns[len(theirs.dtypes) :]
+        flags.append(emit("logical_not", functools.reduce(functools.partial(emit, "logical_or"), flags)))
+        found = dict(zip(theirs.sorts, flags, strict=True))
+    else:
+        assert isinstance(theirs, Entry)
+        if theirs.loose:
+            current().tell()
+            raise Escape("a list of Python's numbers or NumPy's", "which they are is not known")
+        (node,) = columns
+        equal = emit("equal", node, node)
+        numbers = {theirs.aval.dtype: node}
+        found = {Aval((), theirs.aval.dtype, weak=theirs.python): emit("logical_or", equal, emit("logical_not", equal))}
+    flag = next(iter(found.values()))
+    never = emit("logical_and", flag, emit("logical_not", flag))
+    zeros = (numbers[each] if each in numbers else emit("cast", never, dtype=each) for each in kind.dtypes)
+    return [*zeros, *(found.get(sort, never) for sort in kind.sorts[:-1])]
 
 
 TYPES[Tuple], TYPES[Mixed] = TracedTuples, TracedMixed

@@ -446,8 +446,8 @@ def a_constant_of_a_list(v):
     return np.ones(2, np.float32) * [0.5, 1.5, 2.5][int(np.argmax(v)) % 3]
 
 
-@cases(S, np.int64(1), staged=False)
-@cases(S, np.int64(2), staged=False)
+@cases(S, np.int64(1))
+@cases(S, np.int64(2))
 def a_number_of_some_type(v, i):
     return [v[0], 2.0, 3][i] * np.float32(2)
 
@@ -503,7 +503,7 @@ def written_entries(v, i):
     return numbers, floats, numbers[0] * np.float32(2)
 
 
-@cases(S, np.int64(1), staged=False)
+@cases(S, np.int64(1))
 def entries_become_another_type(v, i):
     numbers = [1, 2, 3]
     numbers[int(i)] = 0.5

@@ -87,7 +87,7 @@ def what_lists_of_pairs_can(v):
     return np.array(copied), len(both), last, copied[2][1], copied[len(copied) // 2]
 
 
-@cases(LONG, staged=False)
+@cases(LONG)
 def pairs_of_other_types(v):
     found = []
     for k in range(len(v)):

@@ -333,7 +333,7 @@ def test_entries_of_another_type_are_told_from_them(program):
 
 
 def test_a_list_that_a_plain_call_returned_comes_back_as_one_of_a_run():
-    listed, values = Listed(Mixed(np.dtype(np.int64))), [3, np.int64(4), 5]
+    listed, values = Listed(Mixed.of_dtype(np.dtype(np.int64))), [3, np.int64(4), 5]
     assert kinds(listed.fit(values)) == kinds(values)
     rows, flags = listed.columns(values)
     assert kinds(listed.of(iter((rows, flags)))) == kinds(values)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import facts
-from futurex.frontend.control import paths
+from futurex.frontend.control import joint, paths
 from futurex.frontend.control.values import bound_flag, coerce, is_numeric, raw, same_value, zeros
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.placeholders import Alternatives, Conflict, Either
@@ -247,6 +247,9 @@ def chosen(value: Any, use: Callable[[Any], Any]) -> Any:
 def operated(use: Callable[..., Any], name: str, *operands: Any) -> Any:
     """An operator of operands that may be several things: of None it is an error, which the run raises."""
     values = [settled(each) for each in operands]
+    if len(values) == 2 and (found := joint.pairs(name, *values)) is not None:
+        result = chosen(found, lambda pair: use(name, *pair))
+        return joint.outcome(*values, of_one_dtype(result)) if name in joint.COMPARISONS else result
     place = next((k for k, each in enumerate(values) if type(each) is Either), None)
     if place is not None:
         before, after = values[:place], values[place + 1 :]
@@ -391,7 +394,7 @@ def element_of(value: Any, array: Tracer) -> Any:
 
 def as_number(value: Either, dtype: np.dtype[Any]) -> Tracer | None:
     """One number of this type that is what each of Python's is beside it; None if there is none."""
-    if dtype.kind not in "iufc" or not all(_fits(each, dtype) for each in value.values):
+    if dtype.kind not in "biufc" or not all(_fits(each, dtype) for each in value.values):
         return None
     target = Aval((), dtype)
     numbers = [raw(each) if isinstance(each, Tracer) else const(dtype.type(each)) for each in value.values]
@@ -411,17 +414,6 @@ def of_one_dtype(value: Any) -> Any:
     dtypes = {raw(each).aval.dtype for each in value.values}
     one = as_number(value, dtypes.pop()) if len(dtypes) == 1 else None
     return value if one is None else one
-
-
-def is_of_python(value: Any) -> Any:
-    """Is a number Python's?"""
-    value = settled(value)
-    if type(value) is not Either:
-        return is_numeric(value) and raw(value).aval.weak
-    *firsts, node = (const(np.bool_(is_of_python(each))) for each in value.values)
-    for flag, other in zip(reversed(value.flags), reversed(firsts), strict=True):
-        node = emit("where", flag, other, node)
-    return fresh(emit("python_scalar", node, kind="b"))
 
 
 def loosened(value: Any, site: Any) -> Any:
@@ -457,6 +449,8 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
 
 def is_exact(value: Any, dtype: np.dtype[Any]) -> bool:
     """Is a number of Python's, known by now, exactly one of this type?"""
+    if type(value) is bool:
+        return dtype.kind == "b"
     if type(value) is int and dtype.kind in "iu":
         return np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
     if dtype.kind not in "fc" or not (type(value) is float or (type(value) is int and abs(value) <= _EXACT)):

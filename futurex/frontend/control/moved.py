@@ -6,9 +6,10 @@ new one, refuses to be used.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from futurex.frontend.entry_kinds import joined
+from futurex.frontend.entry_kinds import common_kind, widened
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.trace import current
@@ -62,17 +63,14 @@ def alike(a: Any, b: Any) -> bool:
         return (a.site.made, a.site.most) == (b.site.made, b.site.most)
     trace = current()
     sites = [each.site if isinstance(each, TracedList) else _display(each) for each in (a, b)]
-    kinds = [each.kind if isinstance(each, TracedList) else joined(each) for each in (a, b) if _has_entries(each)]
-    common = kinds[0] if kinds else None
-    for kind in kinds[1:]:
-        common = None if common is None else common.joined(kind)
+    kinds = [each.kind if isinstance(each, TracedList) else common_kind(each) for each in (a, b) if _has_entries(each)]
+    common = functools.reduce(widened, kinds) if kinds else None
     if None in sites or common is None:
         return False
     known = dict(trace.grown)
     for each, site in zip((a, b), sites, strict=True):
         if not isinstance(each, TracedList) or each.kind != common:
-            before = trace.grown.get(site)
-            trace.grown[site] = common if before is None else before.joined(common)
+            trace.grown[site] = widened(trace.grown[site], common) if site in trace.grown else common
     if trace.grown != known and trace.may_begin_again and (isinstance(a, TracedList) or isinstance(b, TracedList)):
         raise Retrace
     return False

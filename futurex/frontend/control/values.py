@@ -74,9 +74,10 @@ def is_internal_name(name: str) -> bool:
 def asked(value: Any) -> Any:
     """What decides a test: the answer of ``__bool__`` or ``__len__`` for objects of the user's classes."""
     if type(value) is Either:
-        from futurex.frontend.control.either import chosen
+        from futurex.frontend.control.either import chosen, of_one_dtype
 
-        return chosen(value, lambda each: truth_of(asked(each)))
+        value = of_one_dtype(value)
+        return chosen(value, lambda each: truth_of(asked(each))) if type(value) is Either else value
     value = entered(value) if type(value) is Conflict else value
     if isinstance(value, Tracer | np.ndarray | Placeholder) or hasattr(type(value), "__fx_future__"):
         return value

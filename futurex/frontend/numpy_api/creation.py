@@ -205,6 +205,8 @@ def array(
     value, copy = entered(object), _copies(copy)
     if hasattr(type(value), "__fx_node__"):
         value = of_rows(value, dtype)
+        if isinstance(value, Placeholder) and ndmin < 2 and copy is not False:
+            return value  # of one of two types
     if not copy and isinstance(value, Tracer):
         if copy is False and (value.is_scalar or (dtype is not None and np.dtype(dtype) != value.dtype)):
             raise ValueError("Unable to avoid copy while creating an array as requested.")

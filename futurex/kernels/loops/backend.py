@@ -33,7 +33,7 @@ _PART = 1 << 15  # elements of it in one part of a loop whose rows are shared
 _MOST_WORK = float(1 << 22)  # operations of a product in a body: the same, unless it is made of tiles
 _LEAST_SHARED = 1 << 13
 """Elements of the largest operation from which threads share the rows of a loop."""
-_MOST_NODES = 600
+_MOST_NODES = 1500
 _FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "room", "transpose"))
 
 _NEITHER: Any = object()
