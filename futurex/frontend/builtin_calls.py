@@ -36,8 +36,8 @@ from futurex.frontend.outside import (
     refuse_special,
     special_method,
 )
-from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.tables import TracedRow
+from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.ops.control import Failure

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.entry_kinds import Mixed, of_several_types
+from futurex.frontend.entry_kinds import Mixed, of_several_types, parts_of
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
@@ -40,7 +40,7 @@ def of_rows(rows: Any, dtype: Any) -> Tracer:
         return _of_several_types(rows, mixed, dtype)
     node = rows.__fx_node__()
     kind = np.dtype(dtype) if dtype is not None else node.dtype
-    python = any(part.python for part in getattr(rows.kind, "kinds", (rows.kind,)))
+    python = any(part.python for part in parts_of(rows.kind))
     looked_at = kind.kind == "i" or (python and kind.kind == "u")
     if looked_at and node.dtype.kind in "uif" and may_refuse(Aval((), node.dtype, weak=python), kind):
         whole = node if node.dtype.kind != "f" else emit("trunc", node)

@@ -139,7 +139,9 @@ class _Table:
 
     def fit(self, values: Sequence[Any]) -> list[Any] | None:
         alike = all(type(value) is list and len(value) == self._width for value in values)
-        found = self._part.fit(list(itertools.chain(*values))) if alike and len(set(map(id, values))) == len(values) else None
+        if not alike or len(set(map(id, values))) < len(values):
+            return None
+        found = self._part.fit(list(itertools.chain(*values)))
         return None if found is None else self._apart(found)
 
     def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:

@@ -102,28 +102,37 @@ class Tuple:
 
 
 class Row(Tuple):
-    """What all entries of a list are that are lists themselves, of so many entries of one kind, and nobody else's."""
+    """What all entries of a list are that are lists themselves, of so many entries of one kind, and nobody else's.
+    ``moves``: do they change places?"""
 
-    __slots__ = ("width",)
+    __slots__ = ("moves", "width")
 
-    def __init__(self, kind: Entry | Tuple, width: int) -> None:
+    def __init__(self, kind: Entry | Tuple, width: int, moves: bool = False) -> None:
         super().__init__((kind,))
-        self.width = width
+        self.width, self.moves = width, moves
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Row) and (self.kinds, self.width) == (other.kinds, other.width)
+        if not isinstance(other, Row):
+            return False
+        return (self.kinds, self.width, self.moves) == (other.kinds, other.width, other.moves)
 
     __hash__ = Tuple.__hash__
 
     def joined(self, other: Entry | Tuple | None) -> Tuple | None:
-        return super().joined(other) if isinstance(other, Row) and other.width == self.width else None
+        return self.of_both(other, self.kinds[0].joined(other.kinds[0])) if isinstance(other, Row) else None
+
+    def of_both(self, other: Row, kind: Entry | Tuple | None) -> Row | None:
+        """What lists of both kinds are, if their entries are of one ``kind``."""
+        if kind is None or self.width != other.width:
+            return None
+        return Row(kind, self.width, self.moves or other.moves)
 
     def allows(self, other: Tuple | None) -> bool:
         """Can a table of this kind hold the lists of another?"""
         return other is not None and other.joined(self) == self
 
     def of_kinds(self, kinds: tuple[Entry | Tuple, ...]) -> Row:
-        return Row(kinds[0], self.width)
+        return Row(kinds[0], self.width, self.moves)
 
 
 class Pair(tuple[Any, ...]):
@@ -149,7 +158,8 @@ class Mixed(Tuple):
         self.sorts = tuple(sorted(set(sorts), key=lambda sort: (sort.dtype.num, not sort.weak)))
         self.dtypes = tuple(dict.fromkeys(sort.dtype for sort in self.sorts))
         flag = Entry(Aval((), np.dtype(bool)), False, True, False)
-        super().__init__((*(Entry(Aval((), each), False, False, False) for each in self.dtypes), *[flag] * (len(self.sorts) - 1)))
+        numbers = (Entry(Aval((), each), False, False, False) for each in self.dtypes)
+        super().__init__((*numbers, *[flag] * (len(self.sorts) - 1)))
 
     @classmethod
     def of_dtype(cls, dtype: np.dtype[Any]) -> Mixed:
@@ -179,7 +189,8 @@ class Mixed(Tuple):
         if not set(found) <= set(self.sorts):
             return value
         numbers = [self._number(value, values, dtype) for dtype in self.dtypes]
-        flags = [_any_of(value, [k for k, each in enumerate(found) if each == sort], len(found)) for sort in self.sorts[:-1]]
+        places = ([k for k, each in enumerate(found) if each == sort] for sort in self.sorts[:-1])
+        flags = [_any_of(value, each, len(found)) for each in places]
         return Pair.of(self, (*numbers, *flags))
 
     def _number(self, value: Any, values: Sequence[Any], dtype: np.dtype[Any]) -> Tracer:
@@ -259,10 +270,9 @@ def widened(one: Entry | Tuple | None, other: Entry | Tuple | None) -> Entry | T
     if mine is not None and theirs is not None:
         sorts = {*mine, *theirs}
         return Mixed(sorts) if len(sorts) <= MOST else None
-    if not isinstance(one, Tuple) or type(one) is not type(other) or isinstance(one, Mixed):
-        return None
-    assert isinstance(other, Tuple)
-    if len(one.kinds) != len(other.kinds) or getattr(one, "width", 0) != getattr(other, "width", 0):
+    if isinstance(one, Row) and isinstance(other, Row):
+        return one.of_both(other, widened(one.kinds[0], other.kinds[0]))
+    if type(one) is not Tuple or type(other) is not Tuple or len(one.kinds) != len(other.kinds):
         return None
     kinds = tuple(map(widened, one.kinds, other.kinds))
     return None if None in kinds else one.of_kinds(kinds)  # type: ignore[arg-type]
@@ -376,7 +386,7 @@ def kind_of(value: Any) -> Entry | Tuple | None:
 
 
 def row_kind(rows: Any, *others: Any) -> Row | None:
-    """What the lists in a list are, and ``others`` that are put into them; None where they differ or have no entries."""
+    """What the lists in a list are, and ``others`` that are put into them; None where they differ, or have none."""
     if not rows or not all(type(row) is list and len(row) == len(rows[0]) for row in rows) or not rows[0]:
         return None
     kind = functools.reduce(widened, [*map(_kind_of_all, rows), *map(kind_of, others)])

@@ -54,8 +54,8 @@ from futurex.frontend.placeholders import Either
 from futurex.frontend.raised import raise_
 from futurex.frontend.sameness import same
 from futurex.frontend.standing import METHODS
-from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.tables import TracedRow
+from futurex.frontend.texts import f_string, formatted, joined, percent
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.frontend.unshared import apart, meet_object

@@ -556,7 +556,7 @@ def is_filled(values: Any) -> bool:
     return isinstance(values, TracedList) and _has_place(values.columns()[0].shape[0], 0)
 
 
-def len_of(values: TracedList) -> Any:
+def len_of(values: Any) -> Any:
     """``len(values)``, which only the run may know."""
     return values.__len__()
 

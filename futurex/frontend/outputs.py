@@ -23,7 +23,7 @@ from futurex.frontend.objects import is_container
 from futurex.frontend.outside import PLAIN
 from futurex.frontend.placeholders import Alternatives, Conflict, Either, Placeholder
 from futurex.frontend.standing import METHODS
-from futurex.frontend.tables import TracedRow
+from futurex.frontend.tables import TracedRow, TracedTable
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, fresh
 from futurex.frontend.which import Left
@@ -138,6 +138,8 @@ class Outputs:
         if any(each is whole for each in self._lists):
             raise Escape("a list whose length depends on data twice in a result", "it is one list")
         self._lists.append(whole)
+        if isinstance(leaf, TracedTable):
+            leaf.check_apart()
         first = len(self._outs)
         self._outs += leaf.columns()
         return Output("rows", first, value=leaf.kind)

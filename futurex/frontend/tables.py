@@ -31,9 +31,11 @@ from futurex.frontend.picking import is_inside
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, new_array, node_of, strong
 from futurex.frontend.tuple_lists import TracedTuples
+from futurex.ops.control import Failure
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
 
+_TWICE = Failure(ValueError, ("a list stands in two places of a list",))
 _WHY = "a list of lists is traced as an array"
 
 
@@ -54,8 +56,8 @@ def _columns(kind: Row, rows: list[list[Any]]) -> list[Node]:
 
 
 class TracedTable(TracedTuples):
-    """A list of lists: ``rows`` is a traced list of arrays for each part of what these hold. Which lists they are, and
-    how many, stays."""
+    """A list of lists: ``rows`` is a traced list of arrays for each part of what these hold. How many lists it has, and
+    which, stays; where they change places the last of the traced lists says which stands where."""
 
     __slots__ = ()
 
@@ -66,34 +68,62 @@ class TracedTable(TracedTuples):
         for part, node in zip(parts_of(kind), _columns(kind, rows), strict=True):
             entry = Entry(Aval((kind.width, *part.aval.shape), part.aval.dtype), True, False, False)
             columns.append(current().remember(TracedList(site, entry, new_array(node))))
+        if kind.moves:
+            order = const(np.arange(len(rows)))
+            columns.append(current().remember(TracedList(site, Entry.of(fresh(order)[0]), new_array(order))))
         return current().remember(cls(site, kind, tuple(columns)))
+
+    @property
+    def _parts(self) -> tuple[TracedList, ...]:
+        """The columns of what the lists hold."""
+        return self._columns()[: len(self._columns()) - self.kind.moves]
+
+    def _place(self, index: Any) -> Any:
+        """A position that there is; the run looks whether it is where that is not known."""
+        count = len(self)
+        if not isinstance(index, Tracer):
+            return _known(index, count)
+        if index.dtype.kind not in "iu" or index.ndim:
+            raise Escape("a list indexed by what is no integer", _WHY)
+        if not is_inside(index, count):
+            _check(self._columns()[0]._rows()[index]._node)
+        return index
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             raise Escape("a slice of a list of lists", "both have the same lists")
-        count = len(self)
-        if not isinstance(index, Tracer):
-            index = operator.index(index)
-            if not -count <= index < count:
-                error = IndexError("list index out of range")
-                mark(error)
-                raise error
-        elif index.dtype.kind not in "iu" or index.ndim:
-            raise Escape("a list indexed by what is no integer", _WHY)
-        elif not is_inside(index, count):
-            _check(self._columns()[0]._rows()[index]._node)
-        return TracedRow(self, index)
+        place = self._place(index)
+        return TracedRow(self, self._columns()[-1]._rows()[place] if self.kind.moves else place)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if type(value) is TracedRow and value.table is self and value.place is index:
-            return  # `rows[k] += ...`
-        self._refuse()
+        if type(value) is not TracedRow or value.table is not self:
+            self._refuse()
+        place = self._place(index)
+        if not self.kind.moves:
+            self.check(Row(self.kind.kinds[0], self.kind.width, True))
+        self._columns()[-1][place] = value.place
+
+    def reverse(self) -> None:
+        if not self.kind.moves:
+            self.check(Row(self.kind.kinds[0], self.kind.width, True))
+        self._columns()[-1].reverse()
 
     def order(self) -> list[Any]:
-        return []
+        return self._columns()[-1].columns() if self.kind.moves else []
 
     def columns(self) -> list[Node]:
-        return [column._rows()._node for column in self._columns()]
+        rows = [column._rows() for column in self._parts]
+        if self.kind.moves:
+            rows = [column[self._columns()[-1]._rows()] for column in rows]
+        return [column._node for column in rows]
+
+    def check_apart(self) -> None:
+        """Does each list stand in one place? Else who gets them finds one list in several."""
+        if self.kind.moves:
+            order = self._columns()[-1]._rows()._node
+            ordered = emit("equal", emit("sort", order, axis=0, kind="stable"), np.arange(len(self)))
+            current().waits = True
+            current().effect("check", emit("all", ordered, axis=None, keepdims=False), failure=_TWICE)
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of lists of numbers."""
@@ -103,14 +133,14 @@ class TracedTable(TracedTuples):
         return nodes[0]
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise Escape("a list of lists that gets, loses or moves lists", _WHY)
+        raise Escape("a list of lists that gets or loses lists", _WHY)
 
-    append = extend = insert = pop = popleft = appendleft = extendleft = remove = clear = reverse = rotate = sort = _refuse
-    copy = index = count = holds = stacked = made_as = __add__ = __radd__ = __iadd__ = _refuse  # type: ignore[assignment]
+    append = extend = insert = pop = popleft = appendleft = extendleft = remove = clear = rotate = _refuse
+    sort = copy = index = count = holds = stacked = made_as = __add__ = __radd__ = __iadd__ = _refuse
 
 
 class TracedRow:
-    """One of the lists in a table: entry by entry what stands there."""
+    """One of the lists in a table: the entries of the row at its ``place`` in the columns, where it stays."""
 
     __fx_traced__ = True
     __hash__ = None  # type: ignore[assignment]
@@ -131,7 +161,7 @@ class TracedRow:
     def copy(self) -> TracedList:
         """A new list of its entries."""
         site = Site(*self.table.site.place, "a row")
-        return filled(site, self.kind, iter([column._rows()[self.place]._node for column in self.table._columns()]))
+        return filled(site, self.kind, iter([column._rows()[self.place]._node for column in self.table._parts]))
 
     def columns(self) -> list[Node]:
         return self.copy().columns()
@@ -148,18 +178,13 @@ class TracedRow:
             if index.dtype.kind not in "iu" or index.ndim:
                 raise Escape("a list indexed by what is no integer", _WHY)
             return index
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            error = IndexError("list index out of range")
-            mark(error)
-            raise error
-        return index
+        return _known(index, len(self))
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.copy()[index]
         index = self._position(index)
-        nodes = [column._rows()[self.place, index]._node for column in self.table._columns()]
+        nodes = [column._rows()[self.place, index]._node for column in self.table._parts]
         if isinstance(index, Tracer) and not is_inside(index, len(self)):
             _check(*nodes)
         kinds = parts_of(self.kind)
@@ -167,20 +192,26 @@ class TracedRow:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
+            entries = value if type(value) in (list, tuple) else ()
+            for entry in entries:
+                self._accept(self.taken(entry))
             made = self.copy()
             made[index] = value
             self._become(made)
             return
         index, value = self._position(index), self.taken(value)
-        found = kind_of(value)
-        self.table.check(None if found is None else Row(found, len(self)))
+        self._accept(value)
         current().waits = True
-        for column, part in zip(self.table._columns(), parts_of(value), strict=True):
+        for column, part in zip(self.table._parts, parts_of(value), strict=True):
             share_entry(part)
             own_container(column, "a list")
             rows = new_array(column._rows()._node)
             rows[self.place, index] = fresh(strong(raw(part)))
             column.rows = rows
+
+    def _accept(self, value: Any) -> None:
+        found = kind_of(value)
+        self.table.check(None if found is None else Row(found, len(self)))
 
     def taken(self, value: Any) -> Any:
         """What a table holds of an entry."""
@@ -188,7 +219,7 @@ class TracedRow:
 
     def _become(self, made: TracedList) -> None:
         """Its entries are now those of another list, as many."""
-        for column, node in zip(self.table._columns(), made.columns(), strict=True):
+        for column, node in zip(self.table._parts, made.columns(), strict=True):
             own_container(column, "a list")
             rows = new_array(column._rows()._node)
             rows[self.place] = fresh(node)
@@ -237,7 +268,7 @@ class TracedRow:
         raise Escape("a list in a list of lists that grows or shrinks, or is compared", _WHY)
 
     append = extend = insert = pop = remove = clear = __iadd__ = __imul__ = _refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = _refuse
 
 
 def _taken(value: Any, kind: Entry | Tuple) -> Any:
@@ -246,6 +277,15 @@ def _taken(value: Any, kind: Entry | Tuple) -> Any:
     if not isinstance(kind, Tuple) or type(value) is not tuple or len(value) != len(kind.kinds):
         return entered_all(value)
     return tuple(map(_taken, value, kind.kinds))
+
+
+def _known(index: Any, count: int) -> int:
+    index = operator.index(index)
+    if not -count <= index < count:
+        error = IndexError("list index out of range")
+        mark(error)
+        raise error
+    return index % count
 
 
 def _check(*nodes: Node) -> None:

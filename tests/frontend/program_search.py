@@ -25,6 +25,7 @@ from compare import agree, bits, is_staged, plain
 from kind_programs import GrowingWriter, KindWriter
 from programs import Writer
 from recursion_programs import RecursionWriter
+from table_programs import TableWriter
 
 import futurex as fx
 from futurex.autodiff.reverse import NotDifferentiable
@@ -244,7 +245,7 @@ def main():
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     kinds_of_programs = {
         "array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter,
-        "recursion": RecursionWriter, "kinds": KindWriter, "growing": GrowingWriter,
+        "recursion": RecursionWriter, "kinds": KindWriter, "growing": GrowingWriter, "tables": TableWriter,
         "classes": ClassWriter,
     }  # fmt: skip
     writers = [kinds_of_programs[name] for name in sys.argv[3:] or kinds_of_programs]

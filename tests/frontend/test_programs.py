@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kind_programs import GrowingWriter, KindWriter
 from program_search import disagreement, share_staged, slope_disagreement, written
 from programs import Writer
+from table_programs import TableWriter
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -18,9 +19,9 @@ pytestmark = [
 # can hold, or call what has no translation.
 STAGED = {
     Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4, KindWriter: 0.8, GrowingWriter: 0.7,
-    ClassWriter: 0.85,
+    ClassWriter: 0.85, TableWriter: 0.65,
 }  # fmt: skip
-PROGRAMS = {LargeWriter: 40, GrowingWriter: 60, ClassWriter: 60}  # they take longer
+PROGRAMS = {LargeWriter: 40, GrowingWriter: 60, ClassWriter: 60, TableWriter: 60}  # they take longer
 
 
 @pytest.mark.parametrize("writer", STAGED)
@@ -29,7 +30,7 @@ def test_a_fixed_set_of_programs(writer, tmp_path):
     assert share_staged(writer, PROGRAMS.get(writer, 150), tmp_path, judge) > STAGED[writer]
 
 
-@pytest.mark.parametrize("writer", [Writer, KindWriter, GrowingWriter, ClassWriter])
+@pytest.mark.parametrize("writer", [Writer, KindWriter, GrowingWriter, ClassWriter, TableWriter])
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_program(writer, tmp_path_factory, data):

@@ -249,7 +249,7 @@ def operated(use: Callable[..., Any], name: str, *operands: Any) -> Any:
     values = [settled(each) for each in operands]
     if len(values) == 2 and (found := joint.pairs(name, *values)) is not None:
         result = chosen(found, lambda pair: use(name, *pair))
-        return joint.outcome(*values, of_one_dtype(result)) if name in joint.COMPARISONS else result
+        return joint.outcome(values[0], values[1], of_one_dtype(result)) if name in joint.COMPARISONS else result
     place = next((k for k, each in enumerate(values) if type(each) is Either), None)
     if place is not None:
         before, after = values[:place], values[place + 1 :]

@@ -92,7 +92,7 @@ def _compared(a: _Number, b: _Number, ints: Node) -> Either:
     return _first([*cases, (const(np.True_), (a.float_(), b.float_()))])
 
 
-def outcome(left: Either, right: Either, test: Any) -> Any:
+def outcome(left: Any, right: Any, test: Any) -> Any:
     """The outcome of a comparison of two: a bool of Python's where both are."""
     a, b = _Number.of(left), _Number.of(right)
     node = strong(raw(test))

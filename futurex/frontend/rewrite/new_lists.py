@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from futurex.frontend.rewrite.syntax import fx, load
 
@@ -62,7 +63,11 @@ def wrapped(node: ast.AST, made: ast.expr, visit: Callable[[ast.expr], ast.expr]
 
 def listed(node: ast.expr, made: ast.expr, *sources: ast.expr) -> ast.expr:
     """The call that is told of a list, where it is made, and where the lists in it are made that nobody else has."""
-    return fx("listed", made, ast.Constant(_place(node)), ast.Constant(vars(node).get(_ROWS, ())), *sources)
+    return fx("listed", made, _constant(_place(node)), _constant(vars(node).get(_ROWS, ())), *sources)
+
+
+def _constant(value: Any) -> ast.expr:
+    return ast.Constant(value)
 
 
 def _place(node: ast.expr) -> tuple[int, int, int | None]:
@@ -99,9 +104,9 @@ def _cut(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def _nested(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Names of what is asked for entries of its entries: ``table[i][j]``."""
     for node in nodes:
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
-            if isinstance(node.value.value, ast.Name):
-                yield node.value.value.id
+        inner = node.value if isinstance(node, ast.Subscript) else None
+        if isinstance(inner, ast.Subscript) and isinstance(inner.value, ast.Name):
+            yield inner.value.id
 
 
 def _sources(value: ast.expr) -> list[str] | None:
