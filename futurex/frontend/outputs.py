@@ -73,7 +73,7 @@ class Outputs:
     def __init__(self, outs: list[Node], cells: dict[Cell, int], shared: set[Cell], left: Left) -> None:
         self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
         self._bases: dict[Cell, int] = {}
-        self._lists: list[TracedList] = []
+        self._lists: list[tuple[TracedList, Any]] = []
         self._sets: list[set[Any]] = []
 
     def of_result(self, leaf: Any) -> Output:
@@ -86,8 +86,8 @@ class Outputs:
         if type(leaf) is Conflict and leaf.alternatives is not None:
             return self._alternatives(leaf.alternatives)
         if isinstance(leaf, TracedRow):
-            return self._rows(leaf.copy(), leaf.table)
-        return self._rows(leaf, leaf) if isinstance(leaf, TracedList) else self.of(leaf)
+            return self._rows(leaf.copy(), (leaf.table, leaf.place))
+        return self._rows(leaf, (leaf, None)) if isinstance(leaf, TracedList) else self.of(leaf)
 
     def of(self, leaf: Any) -> Output:
         if isinstance(leaf, Tracer):
@@ -124,9 +124,9 @@ class Outputs:
             raise Escape("a function as a result", "it would be the same object at every call")
         return Output("static", value=leaf)
 
-    def _rows(self, leaf: TracedList, whole: TracedList) -> Output:
-        """A list whose length only the run knows, or one of those in a ``whole`` table. Arrays in it would be copies of
-        those that it held."""
+    def _rows(self, leaf: TracedList, what: tuple[TracedList, Any]) -> Output:
+        """A list whose length only the run knows. Arrays in it would be copies of those that it held. ``what``: the
+        list that it is, or the table and the place in it."""
         parts = parts_of(leaf.kind)
         if leaf.is_deque:
             raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
@@ -135,9 +135,9 @@ class Outputs:
         if any(part.loose for part in parts):
             current().tell()
             raise Escape("a list of Python's or NumPy's numbers as a result", "which they are is not known")
-        if any(each is whole for each in self._lists):
+        if any(each is what[0] and not _are_apart(place, what[1]) for each, place in self._lists):
             raise Escape("a list whose length depends on data twice in a result", "it is one list")
-        self._lists.append(whole)
+        self._lists.append(what)
         if isinstance(leaf, TracedTable):
             leaf.check_apart()
         first = len(self._outs)
@@ -219,6 +219,11 @@ class Outputs:
             return Output("arg", self._cells[leaf._cell])
         self._outs.append(leaf._cell.value)
         return Output("generator", len(self._outs) - 1)
+
+
+def _are_apart(place: Any, other: Any) -> bool:
+    """Are these two places in a table where two lists are?"""
+    return type(place) is int and type(other) is int and place != other
 
 
 def _holds_traced(leaf: Any) -> bool:

@@ -12,6 +12,7 @@ from futurex.frontend.control.either import chosen, is_nothing, settled
 from futurex.frontend.control.values import is_loose
 from futurex.frontend.errors import Escape
 from futurex.frontend.placeholders import Conflict, Either
+from futurex.frontend.tables import TracedRow
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered
 
@@ -48,6 +49,10 @@ def _same(left: Any, right: Any) -> Any:
             raise _whole("`is` between arrays of branches or lists", "which array each of them is only the run knows")
         if _may_be_one(left, right):
             raise _whole("`is` of an array from outside the function", "which array that is every call may say anew")
+    if isinstance(left, TracedRow) and isinstance(right, TracedRow) and left.table is right.table:
+        if isinstance(left.place, Tracer) or isinstance(right.place, Tracer):
+            raise _whole("`is` between lists in a list", "which of them each is only the run knows")
+        return left.place == right.place
     if left is not right and type(left) is type(right):
         given = current().arguments.keys() | current().held.nests.keys()
         current().compares |= id(left) in given and id(right) in given

@@ -262,12 +262,12 @@ class TracedRow:
         return self.copy() + other
 
     def __radd__(self, other: Any) -> TracedList:
-        return other + self.copy()  # type: ignore[no-any-return]
+        return other + self.copy()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise Escape("a list in a list of lists that grows or shrinks, or is compared", _WHY)
 
-    append = extend = insert = pop = remove = clear = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = __delitem__ = __iadd__ = __imul__ = _refuse
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = _refuse
 
 
