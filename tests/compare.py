@@ -74,8 +74,8 @@ def bits(value):
         array = np.asarray(value)
         if array.dtype.kind in "fc":  # any NaN is as good as another
             array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
-        if array.dtype == object:
-            return value  # an int that is larger than NumPy's
+        if type(value) is int and array.dtype == object:
+            return value  # larger than NumPy's
         return (array.dtype.str, array.shape, array.tobytes())
     return value
 

@@ -127,6 +127,12 @@ class Row(Tuple):
             return None
         return Row(kind, self.width, self.moves or other.moves)
 
+    @property
+    def parts(self) -> list[Entry]:
+        """The arrays that a list's entries are, for each part of them."""
+        shapes = (Aval((self.width, *part.aval.shape), part.aval.dtype) for part in parts_of(self.kinds[0]))
+        return [Entry(aval, True, False, False) for aval in shapes]
+
     def allows(self, other: Tuple | None) -> bool:
         """Can a table of this kind hold the lists of another?"""
         return other is not None and other.joined(self) == self
@@ -136,12 +142,13 @@ class Row(Tuple):
 
 
 class Pair(tuple[Any, ...]):
-    """The parts in rows of a number that is one of several sorts: an entry of a list of a :class:`Mixed` kind."""
+    """The parts in rows of an entry that is no tuple itself: of a number that is one of several sorts
+    (:class:`Mixed`), or of a list (:class:`Row`)."""
 
-    kind: Mixed
+    kind: Mixed | Row
 
     @classmethod
-    def of(cls, kind: Mixed, parts: Iterable[Any]) -> Pair:
+    def of(cls, kind: Mixed | Row, parts: Iterable[Any]) -> Pair:
         made = cls(parts)
         made.kind = kind
         return made
@@ -177,7 +184,10 @@ class Mixed(Tuple):
     def taken_apart(self, value: Any) -> Any:
         """The parts of an entry; what is none is as it is."""
         if type(value) is Pair:
-            return value if value.kind == self else self.taken_apart(value.kind.put_together(*value))
+            other = value.kind
+            if other == self or not isinstance(other, Mixed):
+                return value
+            return self.taken_apart(other.put_together(*value))
         value = settled(value)
         values = value.values if type(value) is Either else (value,)
         if not all(map(_is_number, values)):
@@ -344,6 +354,8 @@ def looked_up(value: Any) -> Any:
 
 def parts_of(value: Any) -> list[Any]:
     """What is no tuple in a tuple of tuples, or in what kind of such; of anything else itself."""
+    if isinstance(value, Row):
+        return [*value.parts]
     inner = value.kinds if isinstance(value, Tuple) else value if type(value) in (tuple, Pair) else None
     return [value] if inner is None else [part for each in inner for part in parts_of(each)]
 
@@ -398,6 +410,23 @@ def _kind_of_all(row: list[Any]) -> Entry | Tuple | None:
     if len(types) > 1 or types.isdisjoint(NUMBERS):
         return common_kind(row)
     return common_kind((min(row), max(row)) if types == {int} else row[:1])
+
+
+def constant_columns(kind: Entry | Tuple, values: list[Any]) -> list[np.ndarray] | None:
+    """The columns of entries of a kind that are Python's numbers and known; None of others."""
+    types = set(map(type, values))
+    if not types or not types <= set(NUMBERS):
+        return None
+    sorts = {each: Aval((), np.dtype(each), weak=True) for each in types}
+    if not set(sorts.values()) <= set(_sorts_of(kind) or ()):
+        return None
+    dtypes = kind.dtypes if isinstance(kind, Mixed) else (kind.aval.dtype,)  # type: ignore[union-attr]
+    try:
+        found = [np.array([v if np.dtype(type(v)) == dtype else 0 for v in values], dtype) for dtype in dtypes]
+    except OverflowError:  # an int that is larger than those of arrays
+        return None
+    of_sort = kind.sorts[:-1] if isinstance(kind, Mixed) else ()
+    return found + [np.array([sorts[type(v)] == sort for v in values], bool) for sort in of_sort]
 
 
 def share_entry(value: Any, site: Any = None) -> None:

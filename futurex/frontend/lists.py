@@ -10,7 +10,7 @@ import collections
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from futurex.frontend.entry_kinds import (
     Row,
     Tuple,
     common_kind,
+    constant_columns,
     entered_all,
     kind_of,
     row_kind,
@@ -29,7 +30,7 @@ from futurex.frontend.entry_kinds import (
     told_apart,
     widened,
 )
-from futurex.frontend.errors import Escape, mark
+from futurex.frontend.errors import Escape, Retrace, mark
 from futurex.frontend.objects import LISTS
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.placeholders import Either
@@ -82,13 +83,18 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = (), rows: Sequence[
     if kind is not None and trace.exact:
         kind = told_apart(kind)
     alone = bool(values) and bool(rows) and all(_is_made_by(row, rows) for row in values)
-    if alone and isinstance(kind, Row) and kind.allows(row_kind(values)):
+    if isinstance(kind, Row) and (not values or (alone and kind.allows(row_kind(values)))):
         return TYPES[Row].of_lists(site, kind, values)
     if kind is None or isinstance(kind, Row):
         if alone:
             trace.tables.update((id(row), (row, values)) for row in values)
         trace.lists[id(values)] = values, site
         return trace.remember(values)
+    known = constant_columns(kind, [*values])
+    if known is not None:
+        made = filled(site, kind, map(const, known))
+        made.keep_last()
+        return made
     made = _empty(site, kind)
     made.extend(values)
     return made
@@ -141,8 +147,32 @@ def note_asked(value: list[Any], *put: Any) -> None:
         _note(table, kind)
     elif value and current().tables.get(id(value[0]), (None, None))[1] is value:
         _note(value, row_kind(value))
+    elif value and all(map(_is_known_list, value)) and not put:
+        note_rows(value, value)
     else:
         note_growth(value, dict(enumerate((*value, *put))))
+
+
+def note_row(value: list[Any]) -> NoReturn:
+    """A list is put into a table: it has to be a traced one, of which it is known that it is in one."""
+    _note(value, common_kind(value))
+    if current().has_grown() and current().may_begin_again:
+        raise Retrace
+    raise Escape("a list that becomes one of a list of lists", "it is traced as an array")
+
+
+def note_rows(value: Any, rows: list[Any]) -> None:
+    """A list got these lists, which are all of one kind: it might be a table in another trace, and they traced lists,
+    of which it is known that they are in one."""
+    kind = row_kind(rows)
+    if kind is not None and len(set(map(id, rows))) == len(rows) and _is_known_list(value):
+        _note(value, kind)
+        for row in rows:
+            _note(row, kind.kinds[0])
+
+
+def _is_known_list(value: Any) -> bool:
+    return type(value) is list and current().lists.get(id(value), (None, None))[0] is value
 
 
 def _note(value: Any, kind: Entry | Tuple | None) -> None:

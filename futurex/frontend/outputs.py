@@ -127,7 +127,7 @@ class Outputs:
     def _rows(self, leaf: TracedList, what: tuple[TracedList, Any]) -> Output:
         """A list whose length only the run knows. Arrays in it would be copies of those that it held. ``what``: the
         list that it is, or the table and the place in it."""
-        parts = parts_of(leaf.kind)
+        parts = parts_of(leaf.kind.kinds[0] if isinstance(leaf, TracedTable) else leaf.kind)
         if leaf.is_deque:
             raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
         if any(part.aval.ndim or part.is_array for part in parts):

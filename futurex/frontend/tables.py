@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
+from futurex.frontend.control.moved import give_up
 from futurex.frontend.control.rows import TracedRange
 from futurex.frontend.control.values import raw
 from futurex.frontend.entry_kinds import (
-    NUMBERS,
     Entry,
     Mixed,
+    Pair,
     Row,
     Tuple,
+    constant_columns,
     entered_all,
     fitted,
     kind_of,
@@ -25,24 +28,26 @@ from futurex.frontend.entry_kinds import (
     whole,
 )
 from futurex.frontend.errors import Escape, mark
-from futurex.frontend.lists import TYPES, Site, TracedList, filled
+from futurex.frontend.lists import TYPES, Site, TracedList, filled, len_of, note_row
 from futurex.frontend.outside import own_container
 from futurex.frontend.picking import is_inside
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, new_array, node_of, strong
-from futurex.frontend.tuple_lists import TracedTuples
+from futurex.frontend.tuple_lists import TracedTuples, as_sorts
 from futurex.ops.control import Failure
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
 
+_PLACE = Entry(Aval((), np.dtype(np.int64)), False, False, False)
 _TWICE = Failure(ValueError, ("a list stands in two places of a list",))
 _WHY = "a list of lists is traced as an array"
 
 
 def _columns(kind: Row, rows: list[list[Any]]) -> list[Node]:
     inner, shape = kind.kinds[0], (len(rows), kind.width)
-    if {type(entry) for row in rows for entry in row}.issubset(NUMBERS) and isinstance(inner, Entry):
-        return [const(np.array(rows, inner.aval.dtype))]
+    known = constant_columns(inner, list(itertools.chain(*rows)))
+    if known is not None:
+        return [const(column.reshape(shape)) for column in known]
     found: list[list[Any]] = [[] for _ in parts_of(inner)]
     for row in rows:
         for entry in row:
@@ -65,12 +70,11 @@ class TracedTable(TracedTuples):
     def of_lists(cls, site: Site, kind: Row, rows: list[Any]) -> Any:
         """A table of lists that nobody else has."""
         columns = []
-        for part, node in zip(parts_of(kind), _columns(kind, rows), strict=True):
-            entry = Entry(Aval((kind.width, *part.aval.shape), part.aval.dtype), True, False, False)
-            columns.append(current().remember(TracedList(site, entry, new_array(node))))
+        for part, node in zip(kind.parts, _columns(kind, rows), strict=True):
+            columns.append(current().remember(TracedList(site, part, new_array(node))))
         if kind.moves:
             order = const(np.arange(len(rows)))
-            columns.append(current().remember(TracedList(site, Entry.of(fresh(order)[0]), new_array(order))))
+            columns.append(current().remember(TracedList(site, _PLACE, new_array(order))))
         return current().remember(cls(site, kind, tuple(columns)))
 
     @property
@@ -80,7 +84,12 @@ class TracedTable(TracedTuples):
 
     def _place(self, index: Any) -> Any:
         """A position that there is; the run looks whether it is where that is not known."""
-        count = len(self)
+        count: Any = len_of(self)
+        if isinstance(count, Tracer):
+            if type(index) is int and index < 0:
+                index = count + index
+            _check(self._columns()[0]._rows()[index]._node)
+            return index
         if not isinstance(index, Tracer):
             return _known(index, count)
         if index.dtype.kind not in "iu" or index.ndim:
@@ -102,6 +111,40 @@ class TracedTable(TracedTuples):
         if not self.kind.moves:
             self.check(Row(self.kind.kinds[0], self.kind.width, True))
         self._columns()[-1][place] = value.place
+
+    def append(self, value: Any) -> None:
+        """A list becomes the last one. Nobody may use it under the name that it has: it is a row from then on."""
+        taken = self.taken(value)
+        self.check(kind_of(taken))
+        self.add_rows([emit("reshape", part._node, shape=(1, *part.shape)) for part in taken])
+
+    def add_rows(self, columns: Sequence[Node]) -> None:
+        if self.kind.moves:
+            count, more = self._columns()[0]._rows().shape[0], columns[0].shape[0]
+            if not isinstance(count, int) or not isinstance(more, int):
+                self._refuse()
+            columns = [*columns, const(np.arange(count, count + more))]
+        for column, node in zip(self._columns(), columns, strict=True):
+            own_container(column, "a list")
+            rows = column._rows()._node
+            is_empty = isinstance(rows.shape[0], int) and rows.shape[0] == 0
+            column.rows = new_array(node if is_empty else emit("concatenate", rows, node, axis=0))
+
+    def taken(self, value: Any) -> Any:
+        """The parts of a list that becomes one of the lists."""
+        if type(value) is Pair:
+            return value
+        if type(value) is list:
+            note_row(value)
+        count = len_of(value) if isinstance(value, TracedList) else None
+        if type(count) is not int or value.is_deque or isinstance(value, TracedTable):
+            self._refuse()
+        inner, columns = self.kind.kinds[0], value.columns()
+        kind = Row(value.kind, count)
+        if isinstance(inner, Mixed) and value.kind != inner and inner.joined(value.kind) == inner:
+            columns, kind = as_sorts(value, inner), Row(inner, count)
+        give_up(value)
+        return Pair.of(kind, map(new_array, columns))
 
     def reverse(self) -> None:
         if not self.kind.moves:
@@ -135,7 +178,7 @@ class TracedTable(TracedTuples):
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise Escape("a list of lists that gets or loses lists", _WHY)
 
-    append = extend = insert = pop = popleft = appendleft = extendleft = remove = clear = rotate = _refuse
+    extend = insert = pop = popleft = appendleft = extendleft = remove = clear = rotate = _refuse
     sort = copy = index = count = holds = stacked = made_as = __add__ = __radd__ = __iadd__ = _refuse
 
 

@@ -148,7 +148,7 @@ class TracedMixed(TracedTuples):
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList) and values.kind != self.kind:
             self.check(values.kind)
-            self.add_rows(_as_sorts(values, self.kind))
+            self.add_rows(as_sorts(values, self.kind))
         else:
             super().extend(values)
 
@@ -177,7 +177,7 @@ class TracedMixed(TracedTuples):
         return self._numbers("entries of a list side by side").stacked()
 
 
-def _as_sorts(values: TracedList, kind: Mixed) -> list[Node]:
+def as_sorts(values: TracedList, kind: Mixed) -> list[Node]:
     """The columns of a list of this kind that has the entries of another one, of fewer sorts."""
     columns, theirs = values.columns(), values.kind
     if isinstance(theirs, Mixed):

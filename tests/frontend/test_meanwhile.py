@@ -450,6 +450,7 @@ def test_a_function_that_leads_and_gives_up_leaves_the_run_to_the_plan(compiler_
 
 def test_a_function_leads_where_the_plan_goes_round_by_round(monkeypatch):
     """Also where none of its kernels is left to be made."""
+    monkeypatch.setattr("futurex.kernels.loops.backend._MOST_NODES", 600)  # as for a loop that is longer
     monkeypatch.setattr("futurex.runtime.whole.LEADS", 1e9)  # one slow call does not end it
     path = Path(__file__).parents[1] / "programs" / "minesweeper.py"
     spec = importlib.util.spec_from_file_location("minesweeper", path)

@@ -243,7 +243,8 @@ class Collector:
 
     def _kind(self, number: int, value: Any) -> Entry | Tuple:
         """That of a row, of an array that has those of the entries before the loop, too, where rounds ask for any."""
-        kind, growing = kind_of_row(value), self.growing[number]
+        growing = self.growing[number]
+        kind = kind_of_row(value, growing.values)
         if type(value) is Block or not (growing.asked_others or growing.rows is not None):
             return kind
         common = joined([*map(apart, growing.values), apart(value)])

@@ -37,7 +37,7 @@ def find(function: ast.FunctionDef) -> None:
     for node in nodes:
         rows = _rows(node)
         vars(node)[_ROWS] = tuple(map(_place, rows))
-        for row in rows:
+        for row in (*rows, *_appended(node)):
             if not isinstance(row, ast.List):
                 vars(row)[_MARK] = tuple(dict.fromkeys(_sources(row) or ()))
 
@@ -99,6 +99,14 @@ def _cut(nodes: Iterable[ast.AST]) -> Iterator[str]:
             bounds = (node.slice.lower, node.slice.upper)
             if any(isinstance(each, ast.Name) for bound in bounds if bound is not None for each in ast.walk(bound)):
                 yield node.value.id
+
+
+def _appended(node: ast.AST) -> list[ast.expr]:
+    """Expressions of new lists that become entries of another: ``table.append([0] * n)``."""
+    method = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call) or not isinstance(method, ast.Attribute) or method.attr != "append":
+        return []
+    return [each for each in node.args if isinstance(each, ast.ListComp | ast.BinOp) and _sources(each) is not None]
 
 
 def _nested(nodes: Iterable[ast.AST]) -> Iterator[str]:
