@@ -84,10 +84,10 @@ class TracedTable(TracedTuples):
 
     def _place(self, index: Any) -> Any:
         """A position that there is; the run looks whether it is where that is not known."""
-        count: Any = len_of(self)
+        count = len_of(self)
         if isinstance(count, Tracer):
             if type(index) is int and index < 0:
-                index = count + index
+                index = operator.add(count, index)
             _check(self._columns()[0]._rows()[index]._node)
             return index
         if not isinstance(index, Tracer):

@@ -26,7 +26,7 @@ class TableWriter(_Writer):
         "sum(d)", "[max(row) for row in g]", "np.sum(g)", "list(t[0])", "t[0][1:3]", "s * np.float32(1)", "d[0] < d[1]",
         "g[n % 4]", "sorted(e)", "e.index(e[1])", "3 in e", "np.array(d, float)", "[v for v in d]", "(s, n)", "d == e",
         "np.sum(t, axis=0)", "sum(map(sum, g))", "[r[:] for r in t]", "t[1] + g[0]", "isinstance(d[1], float)",
-        "tuple(g[1])",
+        "tuple(g[1])", "p", "p[-1]", "len(p)", "[sum(q) for q in p]", "np.array(p)", "row",
     )  # fmt: skip
 
     def place(self, deep=1):
@@ -87,7 +87,7 @@ class TableWriter(_Writer):
         return _indented(line for _ in range(1 + self.draw(3)) for line in self.statement(deep - 1))
 
     def statement(self, deep):
-        f, kind = self.number, self.draw(15 if deep > 0 else 11)
+        f, kind = self.number, self.draw(16 if deep > 0 else 11)
         if kind <= 1:
             return [f"d[{self.place()}] {self.one('=', '=', '+=')} {f()}"]
         if kind == 2:
@@ -117,6 +117,8 @@ class TableWriter(_Writer):
         if kind == 11:
             otherwise = ["else:", *self.block(deep)] if self.draw(2) else []
             return [f"if {self.test()}:", *self.block(deep), *otherwise]
+        if kind == 15:
+            return self.rows()
         if kind == 14:
             head = self.one(
                 "for r in t:", "for i, r in enumerate(g):", "for r, j in zip(t, e):", "for v in d:",
@@ -131,6 +133,21 @@ class TableWriter(_Writer):
         leave = [f"    if {self.test()}:", f"        {self.one('break', 'continue')}"]
         return [head, *self.block(deep), *leave * (not self.draw(4))]
 
+    def rows(self):
+        """A table that is made row by row."""
+        name, late = self.one("i", "j"), self.draw(5)
+        row = self.one(
+            lambda: [f"row = [{self.number(1)}] * 3"], lambda: ["row = []", "for k2 in range(5):", f"    row.append({self.number()})"],
+            lambda: ["row = [0.0] * 4", "for k2 in range(4):", f"    row[k2] = {self.number()}"],
+            lambda: [f"row = [{self.number(1)} for v in x]"], lambda: ["row = list(e)"],
+        )  # fmt: skip
+        after = [["row[0] += 1"], ["p[-1][0] += 1"], [f"s = p[{self.row()}][0]"], [], []][late]
+        put = self.one("p.append(row)", "p.append(row)", "p.append([0] * 3)", "p += [row]")
+        start = self.one("p = []", "p = []", "p = [[1] * 3]")
+        back = self.one([], [], ["t = p"], [f"p[{self.row()}][1] = {self.number()}"])
+        tested = [f"if {self.test()}:", f"    {put}"] if not self.draw(4) else [put]
+        return [start, f"for {name} in range({self.one('4', '9', '30')}):", *_indented([*row, *tested, *after]), *back]
+
     def program(self, length):
         fill = lambda: self.one("0", "INF", "0.0", "1", "x[0]", "k")  # noqa: E731
         row = self.one(f"[{fill()}] * 5", f"[{fill()} for _ in range(5)]")
@@ -138,7 +155,7 @@ class TableWriter(_Writer):
             "n, i, j, s = 2, 0, 0, 0.5", f"d = [{fill()}] * {self.one('5', '5', '12')}",
             "e = [0] * 5" if self.draw(3) else "e = [k for _ in range(5)]",
             f"t = [{row} for _ in range({self.one('4', '6')})]",
-            f"g = [[{self.one('0', '1', 'k', 'i + j')} for j in range(5)] for i in range(4)]", "r = e",
+            "p, row = [[0, 1, 2]], [0]", f"g = [[{self.one('0', '1', 'k', 'i + j')} for j in range(5)] for i in range(4)]", "r = e",
         ]  # fmt: skip
         for _ in range(length):
             lines += self.statement(2)
