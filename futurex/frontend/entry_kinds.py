@@ -299,6 +299,11 @@ def of_several_types(kind: Entry | Tuple) -> Mixed | None:
     return inner if isinstance(inner, Mixed) and len(inner.dtypes) > 1 else None
 
 
+def of_numbers(kind: Entry | Tuple) -> bool:
+    """Are they numbers, or lists of numbers?"""
+    return _sorts_of(kind.kinds[0] if isinstance(kind, Row) else kind) is not None
+
+
 def told_apart(kind: Entry | Tuple) -> Entry | Tuple:
     """The kind where Python's numbers are told from NumPy's."""
     if isinstance(kind, Mixed):

@@ -362,6 +362,8 @@ class Learned:
     def _found(self, trace: Trace, escape: Escape) -> bool:
         if len(self.recursive) + len(self.loops) > self._known or escape.numbers - self.numbers:
             self.numbers = self.numbers | escape.numbers
+            if self.stacks is not None and None not in trace.grown.values():
+                self.stacks = {**self.stacks, **trace.grown}
             return True
         if self.stacks is None or not (trace.grown or self.stacks):
             return False

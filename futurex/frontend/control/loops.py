@@ -25,7 +25,7 @@ from futurex.frontend.control.positions import Drawn, lose
 from futurex.frontend.control.rounds import FIRST_ROUND, IN_TEST
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth, truth_of
-from futurex.frontend.entry_kinds import Row
+from futurex.frontend.entry_kinds import of_numbers
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
@@ -343,8 +343,8 @@ class _Loop:
                 if learned and trace.may_begin_again and None not in learned.values():
                     if escape.site is IN_BRANCH:
                         raise Retrace from escape  # round by round there would be as many lengths as paths
-                    if any(isinstance(kind, Row) for kind in learned.values()):
-                        raise Retrace from escape  # and here a number for each place of a table
+                    if any(map(of_numbers, learned.values())):
+                        raise Retrace from escape  # and here a number for each place of a list or table
             except Exception as error:  # what a traced index cannot do, a known one often can
                 why = f"{type(error).__name__}: {error}"
             self.set_(before)
