@@ -1,5 +1,7 @@
 """Iterators that a loop leaves before their end: what they did until then, and what they give to whoever asks next."""
 
+import itertools
+
 import numpy as np
 import pytest
 from compare import same
@@ -269,3 +271,17 @@ def test_what_only_computes_is_staged_although_it_may_be_left():
     staged = fx.futurize(made_of, escape="error")
     for x in np.array([[0.1, 0.5, 2, 3, 4], [1, 2, 3, 0, 9], [0, 0.1, 0.2, 0.1, 0.0]]):
         assert same(np.asarray(staged(x)), np.asarray(made_of(x)))
+
+
+def beside_an_exhausted_one(x):
+    y = x * 0
+    for a, b in itertools.zip_longest(iter((6, 4, 3)), reversed((2,)), fillvalue=-1):
+        y += x * a * b
+        if a == b:
+            break
+    return y
+
+
+def test_iterators_that_a_longest_zip_has_dropped_are_not_looked_at():
+    x = np.arange(3.0)  # in the place of each there is no object at all: whoever reads it ends the process
+    assert same(np.asarray(fx.futurize(beside_an_exhausted_one)(x)), beside_an_exhausted_one(x))

@@ -31,7 +31,8 @@ def _passed(values: Any) -> list[Any]:
         found[id(each)] = each
         held = gc.get_referents(each)  # of a generator what its frame holds, of a `zip` a tuple of iterators
         if type(each) not in _HOLD_DATA:
-            held += [entry for group in held if type(group) is tuple for entry in group]
+            # asked for in the same way: `zip_longest` leaves holes in its tuple, which only a traversal survives
+            held += gc.get_referents(*[group for group in held if type(group) is tuple])
         todo += [entry for entry in held if hasattr(type(entry), "__next__")]
     return list(found.values())
 

@@ -113,7 +113,8 @@ class Cluster:
             if self.size > 1:
                 self._open_session()
         except BaseException:
-            self._closing.close()
+            with uninterrupted():
+                self._closing.close()
             raise
 
     # -- starting ----------------------------------------------------------------------------------------------------
@@ -151,8 +152,9 @@ class Cluster:
             self._wanted = n
             self._closing.callback(cluster.close, timeout=60)
             self._closing.callback(cluster.sync, _let_go, cluster)
-        client = Client(cluster, set_as_default=False, timeout=self._timeout)
-        self._closing.callback(client.close, timeout=5)
+        with uninterrupted():  # one that is left in its middle is known to nobody, and has a thread
+            client = Client(cluster, set_as_default=False, timeout=self._timeout)
+            self._closing.callback(client.close, timeout=5)
         return client
 
     def _connected(self, target: Any) -> Client:
@@ -166,14 +168,15 @@ class Cluster:
         try:
             if isinstance(target, str):
                 greet(target, self._timeout)
-            client = Client(target, set_as_default=False, timeout=self._timeout)
+            with uninterrupted():
+                client = Client(target, set_as_default=False, timeout=self._timeout)
+                self._closing.callback(client.close, timeout=5)
         except (OSError, TimeoutError, ValueError) as error:
             why = str(error) or type(error).__name__
             raise ClusterUnreachable(
                 f"no Dask scheduler answers at {target} within {self._timeout:g} s ({why}); start one with "
                 "`dask scheduler` and `dask worker ADDRESS`, or use fx.Cluster(n) for an embedded one"
             ) from None
-        self._closing.callback(client.close, timeout=5)
         return client
 
     def _register(self, *plugins: Any) -> None:
@@ -265,10 +268,18 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """End the session on the workers, and the workers too if this object started them."""
+        """End the session on the workers, and the workers too if this object started them.
+
+        Ctrl-C comes when that is done: Dask's client and cluster cannot be closed a second time, and what is left of
+        them keeps the process from ending.
+        """
         self._is_closed = True
         if os.getpid() != self._process:
             return  # they are the parent's
+        with uninterrupted():
+            self._close()
+
+    def _close(self) -> None:
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
