@@ -314,6 +314,7 @@ def _counted(
 def in_call(function: types.FunctionType, in_numpy: bool = False) -> Iterator[None]:
     """Count calls inside each other; refuse recursions that nobody knows the end of."""
     trace = current()
+    trace.step()
     place = function.__code__, len(trace.scopes)
     known = place[0] in trace.recursive
     if not known and any(code is place[0] and scopes < place[1] for code, scopes in trace.calls):

@@ -33,6 +33,9 @@ from futurex.tree.source import here
 FOLD_LIMIT = 1 << 16
 _FOLDED_NODES = 1 << 13
 """Operations of a loop's rounds that are computed while it is traced."""
+STEPS = 10_000
+"""Rounds and calls of functions that are traced one by one, in all: each takes a hundred times as long as in Python.
+Where nothing but a trace will do there may be more."""
 _LOST = "Casting complex values to real discards the imaginary part"
 _SETS = frozenset(("store", "scatter"))
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
@@ -118,6 +121,7 @@ class Trace:
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
+        self.steps = 0  # rounds and calls that were traced one by one
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.nests = False  # is another futurized function called?
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -152,6 +156,16 @@ class Trace:
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
         self.keeps_apart = self.shares = self.meets_objects = False  # arrays of one name: see unshared.py
+
+    def step(self) -> None:
+        """Another round, or call of a function, is traced by itself. That must have an end where values are known, too:
+        loops inside each other and recursions on them make no nodes that would tell how long it goes on."""
+        self.steps += 1
+        if self.steps > STEPS << 4 * bool(self.transforms or self.fragments is None):
+            raise Escape(
+                f"more than {self.steps - 1} rounds and calls of functions that are traced one by one",
+                "plain Python is much faster with values that are known",
+            )
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""

@@ -41,7 +41,6 @@ from futurex.tree.source import here
 
 FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
-UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
 UNROLLED = 5_000  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
 WORTH_A_LOOP = 2  # nodes that a round makes of such a loop, at least
 FIXPOINT_TRIALS = 4  # of finding out of what types the entries are that rounds append
@@ -87,8 +86,6 @@ def while_(
         with around:
             body()
         rounds += 1
-        if rounds > UNROLL_CAP:
-            _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
         if rounds > UNROLL and made_here() - first > rounds * WORTH_A_LOOP:
             _begin_again_with(around.body)
         if rounds > UNROLL and _is_large(first):
@@ -279,6 +276,7 @@ class Unrolled:
     length: int = 1
 
     def __enter__(self) -> None:
+        current().step()
         current().unrolled.append(self)
 
     def __exit__(self, *_: object) -> None:
@@ -426,8 +424,6 @@ class _Loop:
         sure = length if self.left is None else 0  # of so many rounds is none left out
         around = Unrolled(code, rounds, length=length)
         for count, value in enumerate(self._rows(values, acts)):
-            if count > UNROLL_CAP:
-                _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
             if max(count, sure) > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
             with around:
