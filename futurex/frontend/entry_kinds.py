@@ -223,7 +223,6 @@ class Mixed(Tuple):
         flags = tuple(flag._node for flag in parts[len(self.dtypes) :])
         return Either(tuple(values), flags, what, "which it is depends on data")
 
-
     def test_of(self, dtype: np.dtype[Any], columns: Sequence[Node]) -> Node | None:
         """Which entries are of a type; None if none can be."""
         flags = [flag for sort, flag in self._flags(columns).items() if sort.dtype == dtype]

@@ -61,8 +61,8 @@ def _columns(kind: Row, rows: list[list[Any]]) -> list[Node]:
 
 
 class TracedTable(TracedTuples):
-    """A list of lists: ``rows`` is a traced list of arrays for each part of what these hold. How many lists it has, and
-    which, stays; where they change places the last of the traced lists says which stands where."""
+    """A list of lists: ``rows`` is a traced list of arrays for each part of what these hold. A list that it has it
+    keeps; where they change places the last of the traced lists says which stands where."""
 
     __slots__ = ()
 

@@ -379,6 +379,10 @@ op(
 )  # fmt: skip
 
 
+_COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"))
+"""NumPy 2.4 ends the process where one of these is given a mask and an int that the array's type does not hold."""
+
+
 def _split(values: Sequence[Any], ufunc: str) -> tuple[Any, Sequence[Any], Sequence[Any]]:
     """The mask, what stands where it is false (one for each result), and the operands."""
     count = ufunc_named(ufunc).nout
@@ -389,6 +393,9 @@ def _masked(*values: Any, ufunc: str) -> Any:
     mask, olds, xs = _split(values, ufunc)
     shape = np.broadcast_shapes(*map(np.shape, values))
     outs = tuple(np.array(np.broadcast_to(old, shape)) for old in olds)
+    if ufunc in _COMPARISONS and any(type(x) is int for x in xs):
+        np.copyto(outs[0], ufunc_named(ufunc)(*xs), where=mask, casting="unsafe")
+        return _plain(outs[0])
     result = ufunc_named(ufunc)(*xs, out=outs, where=mask, casting="unsafe")
     return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
 

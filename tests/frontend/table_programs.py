@@ -137,7 +137,8 @@ class TableWriter(_Writer):
         """A table that is made row by row."""
         name, late = self.one("i", "j"), self.draw(5)
         row = self.one(
-            lambda: [f"row = [{self.number(1)}] * 3"], lambda: ["row = []", "for k2 in range(5):", f"    row.append({self.number()})"],
+            lambda: [f"row = [{self.number(1)}] * 3"],
+            lambda: ["row = []", "for k2 in range(5):", f"    row.append({self.number()})"],
             lambda: ["row = [0.0] * 4", "for k2 in range(4):", f"    row[k2] = {self.number()}"],
             lambda: [f"row = [{self.number(1)} for v in x]"], lambda: ["row = list(e)"],
         )  # fmt: skip
@@ -155,7 +156,8 @@ class TableWriter(_Writer):
             "n, i, j, s = 2, 0, 0, 0.5", f"d = [{fill()}] * {self.one('5', '5', '12')}",
             "e = [0] * 5" if self.draw(3) else "e = [k for _ in range(5)]",
             f"t = [{row} for _ in range({self.one('4', '6')})]",
-            "p, row = [[0, 1, 2]], [0]", f"g = [[{self.one('0', '1', 'k', 'i + j')} for j in range(5)] for i in range(4)]", "r = e",
+            "p, row = [[0, 1, 2]], [0]",
+            f"g = [[{self.one('0', '1', 'k', 'i + j')} for j in range(5)] for i in range(4)]", "r = e",
         ]  # fmt: skip
         for _ in range(length):
             lines += self.statement(2)

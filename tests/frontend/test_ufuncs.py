@@ -355,3 +355,25 @@ def test_sums_in_logarithms_inside_a_loop():
         apart = step * (np.arange(4) == k)
         wanted = (filtered(a + apart, moves, seen) - filtered(a - apart, moves, seen)) / (2 * step)
         np.testing.assert_allclose(slope[k], wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+@pytest.mark.parametrize("dtype", [np.uint64, np.int8, np.float32])
+def test_masks_beside_ints_that_the_type_does_not_hold(name, dtype):
+    """NumPy's own call with a mask ends the process."""
+    ufunc, a = getattr(np, name), np.arange(6).astype(dtype)
+
+    @fx.futurize
+    def marked(a, number):
+        out = np.zeros(6, bool)
+        return ufunc(a, number, out=out, where=a > 2)
+
+    @fx.futurize
+    def at(a, number):
+        ufunc.at(a, a > 2, number)
+        return a
+
+    for number in (-1, 300, 4):
+        expected = ufunc(a, number)
+        assert np.array_equal(marked(a, number), expected & (a > 2))
+        assert np.array_equal(at(a.copy(), number), np.where(a > 2, expected.astype(dtype), a))
