@@ -7,6 +7,7 @@ again, and the display that made the list makes a :class:`TracedList` instead, w
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,11 +165,20 @@ def note_row(value: list[Any]) -> NoReturn:
 def note_rows(value: Any, rows: list[Any]) -> None:
     """A list got these lists, which are all of one kind: it might be a table in another trace, and they traced lists,
     of which it is known that they are in one."""
-    kind = row_kind(rows)
-    if kind is not None and len(set(map(id, rows))) == len(rows) and _is_known_list(value):
+    if not _is_known_list(value) or len(set(map(id, rows))) < len(rows):
+        return
+    kind: Any = functools.reduce(widened, map(_kind_as_row, rows), _kind_as_row(rows[0]))
+    if kind is not None:
         _note(value, kind)
         for row in rows:
-            _note(row, kind.kinds[0])
+            if current().tables.get(id(row), (None, None))[1] is not value:
+                _note(row, kind.kinds[0])
+
+
+def _kind_as_row(row: Any) -> Entry | Tuple | None:
+    if isinstance(row, TracedList):
+        return Row(row.kind, len_of(row)) if type(len_of(row)) is int else None
+    return row_kind([row])
 
 
 def _is_known_list(value: Any) -> bool:

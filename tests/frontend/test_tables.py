@@ -206,6 +206,31 @@ def rows_by_name(x):
     return t, sum(t[2]), max(t[0]), [list(row) for row in t[3:4]] if len(t) < 4 else np.array(t), t[1][1:3], len(t[0])
 
 
+@cases(R.random(40), R.random(30))
+def made_row_by_row(a, b):
+    out, counted = [], []
+    for u in a:
+        row = []
+        for v in b:
+            row.append(u * v + 1)
+        out.append(row)
+        counted.append([0] * 3)
+    for i in range(len(a)):
+        counted[i % 7][i % 3] += i
+    return np.array(out), counted, out[3]
+
+
+@cases(R.random(30))
+def each_from_the_last(x):
+    rows = [[1.0] * len(x)]
+    for i in range(1, len(x)):
+        row = [0.0] * len(x)
+        for j in range(len(x)):
+            row[j] = rows[i - 1][j] * x[j] + (rows[i - 1][j - 1] if j else 0.0)
+        rows.append(row)
+    return rows[-1], len(rows)
+
+
 @cases.signs(R.normal(size=40))
 def moved(x):
     t = [[k, k + 1] for k in range(5)]
@@ -287,6 +312,16 @@ def _replaced(x):
     return t
 
 
+def _used_behind_its_end(x):
+    t, row = [], [0]
+    for i in range(9):
+        row = [0] * 3
+        t.append(row)
+        row[x[i] % 3] = i
+    row[0] = 7
+    return t, t[8][0], row is t[8]
+
+
 @pytest.mark.parametrize(
     "function", [_in_two_places, _of_one_row, _of_rows_with_names, _of_several_lengths, _that_grow, _replaced]
 )
@@ -316,6 +351,11 @@ def test_what_python_does(wrong):
     futurized = fx.futurize(f)
     for k in (0, 1):
         assert outcome(futurized, [A, k]) == outcome(f, [A, k])
+
+
+def test_a_list_that_is_used_after_it_was_put_into_another():
+    x = np.array([0, 3, 1, 2, 0, 0, 3, 1, 2])
+    assert plain(fx.futurize(_used_behind_its_end)(x)) == _used_behind_its_end(x)
 
 
 def test_ints_that_no_array_holds():

@@ -18,7 +18,7 @@ from futurex.frontend.entry_kinds import Entry, Tuple, fitted, looked_up, parts_
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
-from futurex.frontend.lists import note_rows
+from futurex.frontend.lists import TracedList, note_rows
 from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of, strong
@@ -261,8 +261,8 @@ def kind_of_row(value: Any, into: Any = None) -> Entry | Tuple:
     if type(value) is Block:
         return value.kind
     found = Entry.of(value)
-    if found is None and type(value) is list:
-        note_rows(into, [value])
+    if found is None and isinstance(value, list | TracedList) and type(into) is list:
+        note_rows(into, [*into, value])
     if found is None:
         raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")
     for part in parts_of(value):
