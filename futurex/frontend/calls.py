@@ -19,7 +19,8 @@ from futurex.frontend import control, fragments, keyed
 from futurex.frontend.constructing import construct, fills_a_tuple, wrapped
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
-from futurex.frontend.lists import note_asked, puts_an_entry
+from futurex.frontend.lists import puts_an_entry
+from futurex.frontend.made_lists import note_asked
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named

@@ -17,7 +17,8 @@ from futurex.frontend.control.loops import UNROLL
 from futurex.frontend.control.rows import Rows
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.folds import FOLDS
-from futurex.frontend.lists import Site, listed
+from futurex.frontend.lists import Site
+from futurex.frontend.made_lists import listed
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer

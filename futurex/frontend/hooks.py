@@ -26,7 +26,8 @@ from futurex.frontend.control.values import read_name
 from futurex.frontend.deferring import check_deferring
 from futurex.frontend.deleting import delete_attribute, delete_item
 from futurex.frontend.errors import Escape, Signal, python
-from futurex.frontend.lists import Site, TracedList, listed
+from futurex.frontend.lists import Site, TracedList
+from futurex.frontend.made_lists import listed
 from futurex.frontend.nothing import refused
 from futurex.frontend.numbers import array_attribute, attribute
 from futurex.frontend.outside import (

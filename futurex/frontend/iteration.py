@@ -23,7 +23,8 @@ from futurex.frontend.control.loops import UNROLL
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.lists import TracedList, len_of, note_asked
+from futurex.frontend.lists import TracedList, len_of
+from futurex.frontend.made_lists import note_asked
 from futurex.frontend.outside import any_traced, items, refuse_special
 from futurex.frontend.picking import entry_at, is_gathered
 from futurex.frontend.tables import TracedRow

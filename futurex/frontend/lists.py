@@ -6,12 +6,10 @@ again, and the display that made the list makes a :class:`TracedList` instead, w
 
 from __future__ import annotations
 
-import collections
-import functools
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +18,13 @@ from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import is_numeric, raw
 from futurex.frontend.entry_kinds import (
     Entry,
-    Row,
     Tuple,
-    common_kind,
-    constant_columns,
     entered_all,
     kind_of,
-    row_kind,
     share_entry,
-    told_apart,
     widened,
 )
-from futurex.frontend.errors import Escape, Retrace, mark
-from futurex.frontend.objects import LISTS
+from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import current, emit
@@ -68,59 +60,10 @@ class Site:
         return hash(self.place)
 
 
-def listed(values: Any, site: Site, sources: Iterable[Any] = (), rows: Sequence[Site] = ()) -> Any:
-    """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data. So it
-    is with what is a new list, if it is one and its ``sources`` are of types that make new ones. ``rows``: what makes
-    the lists in it, which nobody else has."""
-    made_by: Any = type(values)
-    if made_by not in LISTS or not all(map(_makes_lists, sources)):
-        return values
-    if made_by is deque:
-        if values.maxlen == 0 or not any(map(_makes_deques, sources)):
-            return values
-        site = Site(*site.place, made=deque, most=values.maxlen)
-    trace = current()
-    kind = trace.stacks.get(site)
-    if kind is not None and trace.exact:
-        kind = told_apart(kind)
-    alone = bool(values) and bool(rows) and all(_is_made_by(row, rows) for row in values)
-    if isinstance(kind, Row) and (not values or (alone and kind.allows(row_kind(values)))):
-        return TYPES[Row].of_lists(site, kind, values)
-    if kind is None or isinstance(kind, Row):
-        if alone:
-            trace.tables.update((id(row), (row, values)) for row in values)
-        trace.lists[id(values)] = values, site
-        return trace.remember(values)
-    known = constant_columns(kind, [*values])
-    if known is not None:
-        made = filled(site, kind, map(const, known))
-        made.keep_last()
-        return made
-    made = _empty(site, kind)
-    made.extend(values)
-    return made
-
-
-def _is_made_by(value: Any, sites: Sequence[Site]) -> bool:
-    found, site = current().lists.get(id(value), (None, None))
-    return found is value and type(value) is list and site in sites
-
-
-def _makes_lists(source: Any) -> bool:
-    """Are sums, products and copies of it new lists, if they are lists? Those of others' classes may be any."""
-    return type(source) in (*LISTS, int, float, bool) or isinstance(source, TracedList | Tracer | np.generic) or any(
-        source is maker for maker in (list, sorted, len, deque, collections)
-    )  # fmt: skip
-
-
-def _makes_deques(source: Any) -> bool:
-    return source is deque or source is collections or type(source) is deque
-
-
-def _empty(site: Site, kind: Entry | Tuple) -> TracedList:
+def empty(site: Site, kind: Entry | Tuple) -> TracedList:
     """A traced list without entries."""
     if isinstance(kind, Tuple):
-        columns = tuple(_empty(site, each) for each in kind.kinds)
+        columns = tuple(empty(site, each) for each in kind.kinds)
         return current().remember(TYPES[type(kind)](site, kind, columns))
     rows = new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))
     return current().remember(TracedList(site, kind, rows))
@@ -132,64 +75,6 @@ def filled(site: Site, kind: Entry | Tuple, columns: Iterator[Node]) -> TracedLi
         parts = tuple(filled(site, each, columns) for each in kind.kinds)
         return current().remember(TYPES[type(kind)](site, kind, parts))
     return current().remember(TracedList(site, kind, new_array(next(columns))))
-
-
-def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
-    """A list held these entries before and after it grew or shrank: it might be a traced one in another trace."""
-    _note(value, common_kind(entry for entries in contents for entry in entries.values()))
-
-
-def note_asked(value: list[Any], *put: Any) -> None:
-    """A list was asked for a place that depends on data, or these were ``put`` there: it might be a traced one. So
-    might be the table that it is, or is in."""
-    row, table = current().tables.get(id(value), (None, None))
-    kind = row_kind(table, *put) if row is value else None
-    if kind is not None:
-        _note(table, kind)
-    elif value and current().tables.get(id(value[0]), (None, None))[1] is value:
-        _note(value, row_kind(value))
-    elif value and all(map(_is_known_list, value)) and not put:
-        note_rows(value, value)
-    else:
-        note_growth(value, dict(enumerate((*value, *put))))
-
-
-def note_row(value: list[Any]) -> NoReturn:
-    """A list is put into a table: it has to be a traced one, of which it is known that it is in one."""
-    _note(value, common_kind(value))
-    if current().has_grown() and current().may_begin_again:
-        raise Retrace
-    raise Escape("a list that becomes one of a list of lists", "it is traced as an array")
-
-
-def note_rows(value: Any, rows: list[Any]) -> None:
-    """A list got these lists, which are all of one kind: it might be a table in another trace, and they traced lists,
-    of which it is known that they are in one."""
-    if not _is_known_list(value) or len(set(map(id, rows))) < len(rows):
-        return
-    kind: Any = functools.reduce(widened, map(_kind_as_row, rows), _kind_as_row(rows[0]))
-    if kind is not None:
-        _note(value, kind)
-        for row in rows:
-            if current().tables.get(id(row), (None, None))[1] is not value:
-                _note(row, kind.kinds[0])
-
-
-def _kind_as_row(row: Any) -> Entry | Tuple | None:
-    if isinstance(row, TracedList):
-        return Row(row.kind, len_of(row)) if type(len_of(row)) is int else None
-    return row_kind([row])
-
-
-def _is_known_list(value: Any) -> bool:
-    return type(value) is list and current().lists.get(id(value), (None, None))[0] is value
-
-
-def _note(value: Any, kind: Entry | Tuple | None) -> None:
-    trace = current()
-    found, site = trace.lists.get(id(value), (None, None))
-    if found is value and kind is not None:
-        trace.grown[site] = widened(trace.grown[site], kind) if site in trace.grown else kind
 
 
 TYPES: dict[type, Any] = {}
@@ -405,7 +290,7 @@ class TracedList:
 
     def __radd__(self, other: Any) -> TracedList:
         self._check_list("a sum of")
-        made = _empty(self.site, self.kind)
+        made = empty(self.site, self.kind)
         made.extend(_same_list(other))
         made.extend(self)
         return made
@@ -545,7 +430,7 @@ class TracedList:
             raise Escape("writing a number, or the rows of an array, into a slice of a list", _WHY)
         if not (index.step is None or (type(index.step) is int and index.step == 1)):
             raise Escape("writing every so many entries of a list whose length depends on data", _WHY)
-        made = _empty(self.site, self.kind)
+        made = empty(self.site, self.kind)
         made.extend(_all_of(values) if isinstance(values, Rows) else values)
         places = len_of(self[index])
         count = len_of(made)

@@ -11,7 +11,7 @@ from futurex.frontend.control.values import Kind, merged_tracer
 from futurex.frontend.entry_kinds import Entry, Tuple, entered_all, joined, parts_of
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.linear import line_of
-from futurex.frontend.lists import note_asked
+from futurex.frontend.made_lists import note_asked
 from futurex.frontend.outside import own_container
 from futurex.frontend.placeholders import Either
 from futurex.frontend.sites import Collected

@@ -28,7 +28,8 @@ from futurex.frontend.entry_kinds import (
     whole,
 )
 from futurex.frontend.errors import Escape, mark
-from futurex.frontend.lists import TYPES, Site, TracedList, filled, len_of, note_row
+from futurex.frontend.lists import TYPES, Site, TracedList, filled, len_of
+from futurex.frontend.made_lists import note_row
 from futurex.frontend.outside import own_container
 from futurex.frontend.picking import is_inside
 from futurex.frontend.trace import current, emit

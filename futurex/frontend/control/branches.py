@@ -44,7 +44,8 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
-from futurex.frontend.lists import TracedList, note_growth
+from futurex.frontend.lists import TracedList
+from futurex.frontend.made_lists import note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.placeholders import Alternatives, Either
 from futurex.frontend.raised import failure_of, is_as_made

@@ -11,7 +11,8 @@ from futurex.frontend.control.recalled import forget, recalled, remember
 from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.held import NESTS
-from futurex.frontend.lists import TracedList, note_growth
+from futurex.frontend.lists import TracedList
+from futurex.frontend.made_lists import note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, is_container
 from futurex.frontend.trace import current
 from futurex.tree.aval import Aval

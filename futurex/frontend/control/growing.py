@@ -18,7 +18,8 @@ from futurex.frontend.entry_kinds import Entry, Tuple, fitted, looked_up, parts_
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.linear import Line, line_of
-from futurex.frontend.lists import TracedList, note_rows
+from futurex.frontend.lists import TracedList
+from futurex.frontend.made_lists import note_rows
 from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of, strong
