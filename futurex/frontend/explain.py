@@ -55,10 +55,13 @@ def leaves_of(variant: Variant) -> str:
         if aval is not None:
             for dim in dims_in(aval.shape):
                 names.update((symbol, f"n{len(names)}") for symbol in dim.symbols if symbol not in names)
-            parts.append("any int" if aval.weak else aval.text(names))
+            text = "any int" if aval.weak else aval.text(names)
+            parts.append(f"list of {text}" if kind is list else text)
         elif kind in (np.ndarray, Array):
             future = "future " if kind is Array else ""  # as the key has it: results of calls make a trace of their own
             parts.append(f"{future}{values[0].name}[{','.join(map(str, values[1]))}]")
+        elif kind is list:
+            parts.append(f"list of {values[0].__name__}[{','.join(map(str, values[1]))}]")
         else:
             parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
     return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")

@@ -18,6 +18,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.held import can_be_input
+from futurex.frontend.number_lists import numbers_of, values_of
 from futurex.frontend.outside import fingerprint, is_users
 from futurex.frontend.reads import Alike
 from futurex.frontend.standing import METHODS
@@ -83,6 +84,9 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
     elif kind in _BY_TYPE:
         leaves.append(value)
         key.append(kind)
+    elif kind is list and (found := numbers_of(value)) is not None:
+        leaves.append(value)
+        key += _numbers_key(value, *found)
     elif kind is tuple or kind is list:
         key += (kind, len(value))
         if len(value) < _FEWEST or not _extend_by_row(value, key, leaves):
@@ -119,6 +123,11 @@ def _extend_by_row(values: Sequence[Any], key: list[Any], leaves: list[Any]) -> 
     return True
 
 
+def _numbers_key(value: list[Any], kind: type, shape: tuple[int, ...]) -> Key:
+    """The key of a long list of numbers. Its second entry is no length, as those of other lists are."""
+    return (list, kind, shape) if kind in _BY_TYPE else (list, kind, shape, values_of(value))
+
+
 def _name_key(name: Any) -> Any:
     """What tells a key of a dict from others that are equal to it: a trace may read what equality does not ask."""
     kind = type(name)
@@ -153,6 +162,8 @@ def leaf_key(leaf: Any) -> Key:
         return kind, leaf
     if kind in GENERATORS:
         return kind, type(bits_of(leaf)).__name__
+    if kind is list and (found := numbers_of(leaf)) is not None:
+        return _numbers_key(leaf, *found)
     if kind is slice or kind is range:
         return kind, *(part for each in (leaf.start, leaf.stop, leaf.step) for part in _bound_key(each))
     if kind is set or kind is frozenset:

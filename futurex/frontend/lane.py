@@ -6,6 +6,7 @@ long way then decides. The second puts the results of a run into the nest that t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
@@ -20,6 +21,7 @@ from futurex.frontend.choice import Choice, ChoiceOfSizes, Misfit, computes, lea
 from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
+from futurex.frontend.number_lists import copy_of
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.within import Within
@@ -77,7 +79,7 @@ class Lane:
         self.fits = not (takes or variant.gives or variant.captures) and all(
             k in variant.lying.orders or k in variant.lying.steps for k, strided in enumerate(apart) if strided
         )
-        self.lies = bool(variant.lying.orders or variant.lying.steps)
+        self.lies = bool(variant.lying.orders or variant.lying.steps or variant.lying.lists)
         self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
         if variant.gives:
@@ -266,6 +268,10 @@ class _Matcher:
         if type(leaf) is not kind:
             raise _Unsure
         test = f"type({name}) is {self._constant(kind)}"
+        if kind is list:
+            self._unless(test)
+            self._numbers(name, leaf, *values)
+            return
         if kind is np.ndarray:
             self._arrays.append(name)
             dtype, shape = map(self._constant, values[:2])
@@ -297,6 +303,19 @@ class _Matcher:
             raise _Unsure
         self._unless(test)
 
+    def _numbers(self, name: str, leaf: list[Any], kind: type, shape: tuple[int, ...], *_: Any) -> None:
+        """The tests of a long list of numbers, or of lists of them."""
+        self._known.update(count=countOf, chain=chain.from_iterable, ident=id)
+        entries = name
+        if len(shape) == 2:
+            self._unless(f"count(map(type, {name}), {self._constant(list)}) == len({name}) == {shape[0]}")
+            self._unless(f"count(map(len, {name}), {shape[1]}) == {shape[0]} == len(set(map(ident, {name})))")
+            entries = f"chain({name})"
+        else:
+            self._unless(f"len({name}) == {shape[0]}")
+        self._unless(f"count(map(type, {entries}), {self._constant(kind)}) == {math.prod(shape)}")
+        if kind in _BY_VALUE:
+            self._unless(f"{name} == {self._constant(copy_of(leaf))}")
 
     def _bounds(self, leaf: slice | range, name: str) -> str:
         bounds = leaf.start, leaf.stop, leaf.step

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from futurex.frontend.array import Array
 from futurex.frontend.layout import order_in_memory
+from futurex.frontend.number_lists import array_of
 from futurex.frontend.plain import folded, overlap
 from futurex.passes.dead import may_raise
 from futurex.passes.orders import LEAST_ELEMENTS, Axes, Steps, as_they_lie
@@ -36,11 +37,13 @@ class Lying:
     ``orders``: of those that are no arrays in C order, the axes by which they are. ``steps``: of those that have gaps,
     or go backwards, how they lie in the memory from their first element to the last. ``written``: outputs that a run
     leaves in these inputs, into which it writes when nothing can fail any more: nobody has to begin again then.
+    ``lists``: those that are lists of numbers, of which a run takes the arrays.
     """
 
     orders: dict[int, Axes] = field(default_factory=dict)
     steps: dict[int, Steps] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
+    lists: tuple[int, ...] = ()
 
     def graph(self, graph: Graph) -> Graph:
         """The tree of a trace for such inputs."""
@@ -52,6 +55,10 @@ class Lying:
 
     def inputs(self, inputs: list[Any]) -> list[Any]:
         """What a run takes of the inputs of a call."""
+        if self.lists:
+            inputs = [*inputs]
+            for k in self.lists:
+                inputs[k] = array_of(inputs[k])
         if not (self.orders or self.steps or self.written):
             return inputs
         inputs = [each if k not in self.orders else each.transpose(self.orders[k]) for k, each in enumerate(inputs)]
@@ -80,10 +87,11 @@ def _copied_if_small(written: set[Node], node: Node) -> Node | None:
 
 def lying_of(variant: Variant, leaves: Sequence[Any]) -> Lying:
     """How a run takes leaves like these. What is given away is not turned: results are to fit its memory."""
+    lists = tuple(k for k, place in enumerate(variant.inputs) if type(leaves[place]) is list)
     if variant.graph is None or variant.device != "cpu":
-        return Lying()
+        return Lying(lists=lists)
     written = _written(variant, variant.graph)
-    return Lying(*_orders(variant, variant.graph, leaves, frozenset(written.values())), written)
+    return Lying(*_orders(variant, variant.graph, leaves, frozenset(written.values())), written, lists)
 
 
 def _orders(

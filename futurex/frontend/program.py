@@ -8,6 +8,7 @@ from typing import Any
 
 from futurex.frontend import calls
 from futurex.frontend.control.either import as_one
+from futurex.frontend.entering import enter_arguments
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
 from futurex.frontend.keys import argument_paths, foreign_argument
@@ -18,7 +19,7 @@ from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
-from futurex.frontend.variants import Learned, begun_again, enter_arguments
+from futurex.frontend.variants import Learned, begun_again
 from futurex.ops.streams import GENERATORS
 from futurex.passes.precision import lower_precision
 from futurex.runtime.plan import Plan

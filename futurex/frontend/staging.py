@@ -23,6 +23,7 @@ from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.nested import waited_for
+from futurex.frontend.number_lists import flat_arguments
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.printed import printed_here, without_printed
@@ -44,7 +45,7 @@ from futurex.runtime.local import executor
 from futurex.runtime.memory import Memory
 from futurex.runtime.plan import Plan
 from futurex.tree.graph import Graph
-from futurex.tree.pytree import Structure, flatten
+from futurex.tree.pytree import Structure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -159,7 +160,7 @@ class Futurized(Standing, Generic[P, R]):
             return
         variant.calls += 1
         if variant.calls == REPEATED:
-            variant.lane = lane_of(variant, flatten((args, kwargs))[1], leaves, choice=self._means_numpy)
+            variant.lane = lane_of(variant, flat_arguments(args, kwargs)[1], leaves, choice=self._means_numpy)
         self._lane = lane = variant.lane
         if lane is not None and lane not in self._lanes and not variant.opened:
             self._lanes = (lane, *self._lanes)[:LANES]
@@ -234,7 +235,7 @@ class Futurized(Standing, Generic[P, R]):
             if self._may_be_plain and len(last) == GIVEN_UP and all(each.given_up for each in last):
                 last[-1].settled = True  # what the function depends on changes at every call
                 return last[-1]
-            leaves, structure = flatten((args, kwargs))
+            leaves, structure = flat_arguments(args, kwargs)
             if rests and self._brake.rests and not self._families.traced and self._rests(key, structure):
                 return None
             found = self._families.find(structure, leaves, key) if self._limit is None else None

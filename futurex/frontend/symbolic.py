@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.keys import Key, leaf_key
+from futurex.frontend.number_lists import can_enter, numbers_of, values_of
 from futurex.frontend.variants import Variant
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, new_symbol
@@ -34,13 +35,14 @@ _KEPT = 8  # families, and traces of one
 _COUNTED = 1024  # sizes of which it is known how often they came: a step's number is another one in every call
 _INT = np.dtype(np.int64)
 Sizes = tuple[Any, ...]
+_ANY = object()  # the ints of a list, whatever they are
 
 
 def is_open(leaf: Any) -> bool:
     """May the extents or the value of a leaf be symbols?"""
     if type(leaf) is np.ndarray:
         return bool(leaf.flags.c_contiguous) and leaf.ndim > 0
-    return _is_open_int(leaf) or (isinstance(leaf, Array) and leaf.ndim > 0)
+    return type(leaf) is list or _is_open_int(leaf) or (isinstance(leaf, Array) and leaf.ndim > 0)
 
 
 def _is_open_int(leaf: Any) -> bool:
@@ -49,12 +51,19 @@ def _is_open_int(leaf: Any) -> bool:
 
 
 def _sizes(leaf: Any) -> Sizes:
+    """What may be symbols of a leaf: an int, or extents. Of a list of ints also these, all together."""
+    if type(leaf) is list:
+        kind, shape = cast(tuple[type, tuple[int, ...]], numbers_of(leaf))
+        return (*shape, values_of(leaf)) if kind is int else shape
     return (leaf,) if type(leaf) is int else tuple(leaf.shape)
 
 
 def _open_key(leaf: Any) -> Any:
     if not is_open(leaf):
         return leaf_key(leaf)
+    if type(leaf) is list:
+        kind, shape = cast(tuple[type, tuple[int, ...]], numbers_of(leaf))
+        return list, kind, len(shape)
     return (int,) if type(leaf) is int else (type(leaf) is np.ndarray, leaf.dtype, leaf.ndim)
 
 
@@ -76,6 +85,10 @@ class Symbolic:
         known: dict[Symbol, int] = {}
         for leaf, wanted in zip(leaves, self.sizes, strict=True):
             for extent, mine in zip(_sizes(leaf), wanted, strict=True) if wanted is not None else ():
+                if mine is _ANY:
+                    if not can_enter(extent):
+                        return None
+                    continue
                 symbol = mine.symbol if isinstance(mine, Dim) else None
                 if symbol is None:
                     if extent != mine:
@@ -190,6 +203,8 @@ def _generalised(seen: list[list[Sizes | None]], leaves: Sequence[Any]) -> Symbo
             column = tuple(row[axis] for row in rows if row is not None)
             if len(set(column)) == 1:
                 wanted.append(extent)
+            elif type(extent) is tuple:
+                wanted.append(_ANY)
             elif type(leaf) is int:
                 wanted.append(Dim.of(new_symbol(low=None)))
             elif min(column) < 2:
@@ -197,6 +212,10 @@ def _generalised(seen: list[list[Sizes | None]], leaves: Sequence[Any]) -> Symbo
             else:
                 wanted.append(columns.setdefault(column, Dim.of(new_symbol(low=2))))
         sizes.append(tuple(wanted))
-        if any(isinstance(extent, Dim) for extent in wanted):
+        if type(leaf) is list:
+            if any(each is _ANY or isinstance(each, Dim) for each in wanted):
+                kind, shape = cast(tuple[type, tuple[int, ...]], numbers_of(leaf))
+                avals[place] = Aval(tuple(wanted[: len(shape)]), np.dtype(kind))
+        elif any(isinstance(extent, Dim) for extent in wanted):
             avals[place] = Aval((), _INT, weak=True) if type(leaf) is int else Aval(tuple(wanted), leaf.dtype)
     return Symbolic(sizes, avals) if avals else None

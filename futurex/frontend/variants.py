@@ -24,20 +24,20 @@ from futurex.frontend import (  # noqa: F401
 from futurex.frontend.array import Array
 from futurex.frontend.cells import Cell
 from futurex.frontend.donation import belongs, matched
-from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
+from futurex.frontend.entering import enter_arguments, is_traced_leaf
+from futurex.frontend.errors import Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.gathered import gathered
-from futurex.frontend.generators import ENTROPY, TracedGenerator
+from futurex.frontend.generators import ENTROPY
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import kept_apart
 from futurex.frontend.keys import Key, alike, argument_paths, foreign_argument, leaf_key
-from futurex.frontend.layout import c_strides
 from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.nest_tests import nest_test
 from futurex.frontend.objects import restore
 from futurex.frontend.outputs import Output, Outputs, shared_cells, things
-from futurex.frontend.outside import check_state, fingerprint
+from futurex.frontend.outside import fingerprint
 from futurex.frontend.reads import NEVER, Alike, unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
@@ -49,10 +49,10 @@ from futurex.ops.plainly import plainly
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
-from futurex.tree.aval import Aval, aval_of
+from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
-from futurex.tree.node import Node, made_here, param
+from futurex.tree.node import Node, made_here
 from futurex.tree.pytree import Structure, flatten, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
@@ -263,10 +263,6 @@ def _allows(guard: Guard, now: Any) -> bool:
         return False
 
 
-def _is_traced_leaf(leaf: Any) -> bool:
-    return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex, *GENERATORS)
-
-
 def trace_call(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None,
     opened: Mapping[int, Aval] | None = None, before: Sequence[Variant] = (),
@@ -386,7 +382,7 @@ def _traced(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
     learned: Learned,
 ) -> tuple[Variant, Trace]:  # fmt: skip
-    variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
+    variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not is_traced_leaf(leaf)])
     variant.opened = _with_own_symbols(opened)
     trace = learned.trace(function, fragments)
     trace.many_sizes = bool(opened)
@@ -427,56 +423,6 @@ def _with_own_symbols(opened: Mapping[int, Aval]) -> dict[int, Aval]:
         return renamed(extent, own)
 
     return {place: aval.with_extents(other) for place, aval in opened.items()}
-
-
-@dataclass
-class Arguments:
-    """Argument leaves as they enter a trace."""
-
-    values: list[Any]
-    params: list[Node]
-    positions: dict[Cell, int]
-
-
-def enter_arguments(
-    leaves: list[Any], paths: Sequence[str], *, share: bool, opened: Mapping[int, Aval] | None = None
-) -> Arguments:
-    """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not.
-
-    ``share``: an array that is passed twice is one storage (the trace then holds for such calls only). ``opened``:
-    abstract values with symbols for some of the leaves.
-    """
-    opened = opened or {}
-    entered = Arguments([], [], {})
-    same: dict[int, Any] = {}
-    for position, leaf in enumerate(leaves):
-        if not _is_traced_leaf(leaf) and position not in opened:
-            check_state(leaf, f"argument {paths[position]}")
-            entered.values.append(leaf)
-            continue
-        if share and isinstance(leaf, np.ndarray | np.random.Generator | np.random.RandomState) and id(leaf) in same:
-            entered.values.append(same[id(leaf)])
-            continue
-        if type(leaf) in GENERATORS:
-            generator = TracedGenerator.of(leaf, paths[position].replace("/", "_"))
-            entered.params.append(generator._cell.value)
-            entered.positions[generator._cell] = position
-            entered.values.append(generator)
-            same[id(leaf)] = generator
-            continue
-        aval = opened[position] if position in opened else leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
-        if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
-            raise Escape(f"an argument of dtype {aval.dtype}", ONLY_NUMBERS, AS_NUMBERS)
-        entered.params.append(param(aval, paths[position].replace("/", "_")))
-        origin = leaf if isinstance(leaf, np.ndarray) else None
-        is_array = origin is not None or (isinstance(leaf, Array) and leaf._is_array)
-        cell = Cell(entered.params[-1], origin, is_array=is_array, strides=() if aval.ndim == 0 else None)
-        if not aval.static:
-            cell.strides = c_strides(aval)
-        entered.positions[cell] = position
-        entered.values.append(Tracer(cell))
-        same[id(leaf)] = entered.values[-1]
-    return entered
 
 
 def trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:

@@ -54,31 +54,31 @@ def leaf(kind: type) -> type:
     return kind
 
 
-def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """Leaves in order, and the structure that :func:`unflatten` needs.
+def flatten(value: Any, is_leaf: Callable[[list[Any]], bool] | None = None) -> tuple[list[Any], Structure]:
+    """Leaves in order, and the structure that :func:`unflatten` needs. ``is_leaf``: is a list to be one?
 
     >>> flatten({"w": 1, "b": (2, 3)})[0]
     [1, 2, 3]
     """
     leaves: list[Any] = []
-    return leaves, _flatten(value, leaves)
+    return leaves, _flatten(value, leaves, is_leaf)
 
 
-def _flatten(value: Any, leaves: list[Any]) -> Structure:
+def _flatten(value: Any, leaves: list[Any], is_leaf: Callable[[list[Any]], bool] | None) -> Structure:
     kind: Any = type(value)
-    if kind in _LEAVES:
+    if kind in _LEAVES or (is_leaf is not None and kind is list and is_leaf(value)):
         leaves.append(value)
         return LEAF
     if kind is tuple or kind is list:
         if _LEAVES.issuperset(map(type, value)):
             leaves += value
             return _row(kind, len(value))
-        return Structure(kind, (), tuple([_flatten(entry, leaves) for entry in value]))
+        return Structure(kind, (), tuple([_flatten(entry, leaves, is_leaf) for entry in value]))
     if (parts := parts_of(kind)) is None:
         leaves.append(value)
         return LEAF
     keys, entries = parts(value)
-    return Structure(kind, keys, tuple([_flatten(entry, leaves) for entry in entries]))
+    return Structure(kind, keys, tuple([_flatten(entry, leaves, is_leaf) for entry in entries]))
 
 
 def containers(value: Any) -> Iterator[Any]:

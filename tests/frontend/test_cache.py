@@ -138,10 +138,10 @@ def test_an_escape_says_what_and_why():
 
 
 def unrolled(x):
-    out = []
+    found = {}
     for i in range(30):
-        out.insert(0, x[len(out) % 3] * i)
-    return out[0]
+        found[f"x{i}"] = x[i % 3] * i
+    return found["x29"]
 
 
 def test_explanations_list_traces_guards_escapes_and_unrolled_loops():
