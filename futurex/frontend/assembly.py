@@ -10,9 +10,10 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.entries import Listed, views
-from futurex.frontend.entry_kinds import parts_of
+from futurex.frontend.entry_kinds import Mixed, parts_of
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
+from futurex.frontend.number_lists import shape_of
 from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry as Change
 from futurex.frontend.variants import Output, Variant
@@ -46,7 +47,7 @@ def left_behind(
     They are found by what others of them held before.
     """
     made = _Made(variant, leaves, captured, futures, arguments)
-    changed = [each.made(arguments, made.settled) for each in variant.changes]
+    changed = [found for each in variant.changes for found in each.made(arguments, made.settled)]
     result = made.result()
     for target, entries in changed:
         fill(target, entries)
@@ -83,6 +84,8 @@ class _Made:
     def _value(self, output: Output) -> Any:
         if output.same in self._left:
             return self._left[output.same]
+        if output.kind == "rows":
+            return self._numbers(output)
         found = self._leaf(output)
         if not isinstance(found, Array):
             return found
@@ -190,6 +193,15 @@ class _Made:
             return Listed(output.value).of(iter(found), futures[0].call)
         return views(output, futures)
 
+    def _numbers(self, output: Output) -> list[Any]:
+        """What a list of the caller's holds: numbers, no futures."""
+        futures = self._futures[output.index : output.index + len(parts_of(output.value))]
+        arrays = [np.asarray(future.result()) for future in futures]
+        if isinstance(output.value, Mixed):
+            return [each.result() for each in Listed(output.value).of(iter(arrays))]
+        found: list[Any] = arrays[0].tolist()
+        return found
+
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)
         if other.kind == "row":
@@ -202,6 +214,6 @@ def _sizes_of(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
     """What the symbols of a trace for many sizes are in a call."""
     known: dict[Symbol, int] = {}
     for place, aval in variant.opened.items():
-        pairs = zip(aval.shape, leaves[place].shape if aval.shape else (), strict=True)
+        pairs = zip(aval.shape, shape_of(leaves[place]) if aval.shape else (), strict=True)
         known.update((mine.symbol, extent) for mine, extent in pairs if isinstance(mine, Dim) and mine.symbol)
     return known

@@ -6,7 +6,6 @@ long way then decides. The second puts the results of a run into the nest that t
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
@@ -21,7 +20,7 @@ from futurex.frontend.choice import Choice, ChoiceOfSizes, Misfit, computes, lea
 from futurex.frontend.entries import lists_in
 from futurex.frontend.keys import Key, is_by_identity
 from futurex.frontend.nest_texts import Unwritten, put_together, taken_apart
-from futurex.frontend.number_lists import copy_of
+from futurex.frontend.number_lists import can_enter, copy_of
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.variants import Output, Variant
 from futurex.frontend.within import Within
@@ -30,11 +29,13 @@ from futurex.kernels.recycling import settled
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.ops.views import read_only
 from futurex.runtime.futures import OWN_REFERENCES, Done, Future, Resident
+from futurex.tree.aval import Aval
 from futurex.tree.pytree import Structure, unflatten
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
 Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
+_NOTHING: Mapping[int, Aval] = {}
 _LONGEST = 1000
 """Leaves of a result for which such a function is made, and tests of a call."""
 _FEWEST = 32
@@ -49,6 +50,7 @@ _TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
+    ``looks``: does it find whether a call is of its kind?
     ``fits``: leaves that match are all that a run takes, as it takes them. ``lies``: some of them in another order.
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
@@ -60,7 +62,7 @@ class Lane:
     """
 
     __slots__ = (
-        "choice", "fits", "inputs", "lies", "match", "names", "pack", "plain", "read", "take", "valid", "variant",
+        "choice", "fits", "inputs", "lies", "looks", "match", "names", "pack", "plain", "read", "take", "valid", "variant",
         "within",
     )  # fmt: skip
 
@@ -68,6 +70,7 @@ class Lane:
         self.variant = variant
         self.choice = choice
         self.match = match
+        self.looks = match is not _none
         self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None and not variant.opened else None
         self.plain = PlainCalls()
@@ -136,14 +139,19 @@ class Lane:
 def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:
     """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure.
 
-    A trace that was given up has one, too: to plain NumPy. One for many sizes has only the choice.
+    A trace that was given up has one, too: to plain NumPy. One for many sizes has only the choice, if these are not
+    those of lists alone.
 
     ``choice``: the function means plain NumPy, so its calls may go as that.
     """
-    if variant.opened:
-        has_choice = choice and variant.graph is not None and leaves_whole_arrays(variant)
-        return Lane(variant, _none, ChoiceOfSizes(variant)) if has_choice else None
     try:
+        if variant.opened:
+            has_choice = choice and variant.graph is not None and leaves_whole_arrays(variant)
+            of_lists = all(type(leaves[place]) is list for place in variant.opened)
+            if not (of_lists or has_choice):
+                return None
+            match = _Matcher(structure, variant.leaves, leaves, variant.opened).function() if of_lists else _none
+            return Lane(variant, match, ChoiceOfSizes(variant) if has_choice else None)
         match = _Matcher(structure, variant.leaves, leaves).function()
         return Lane(variant, match, _choice(variant) if choice and variant.graph is not None else None)
     except (_Unsure, Unwritten):
@@ -167,8 +175,12 @@ class _Unsure(Exception):
 class _Matcher:
     """Writes ``match``: the tests of :mod:`futurex.frontend.keys`, one after the other."""
 
-    def __init__(self, structure: Structure, keys: Sequence[Key], leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, structure: Structure, keys: Sequence[Key], leaves: Sequence[Any], opened: Mapping[int, Aval] = _NOTHING
+    ) -> None:
         self._lines: list[str] = []
+        self._opened = {id(leaves[place]): aval.shape for place, aval in opened.items()}
+        self._symbols: dict[Any, str] = {}
         self._known: dict[str, Any] = {"ndarray": np.ndarray, "Array": Array}
         self._keys, self._leaves = iter(keys), iter(leaves)
         self._count = 0
@@ -303,19 +315,36 @@ class _Matcher:
             raise _Unsure
         self._unless(test)
 
-    def _numbers(self, name: str, leaf: list[Any], kind: type, shape: tuple[int, ...], *_: Any) -> None:
+    def _numbers(self, name: str, leaf: list[Any], kind: type, shape: tuple[int, ...], *known: Any) -> None:
         """The tests of a long list of numbers, or of lists of them."""
         self._known.update(count=countOf, chain=chain.from_iterable, ident=id)
-        entries = name
+        entries, opened = name, self._opened.get(id(leaf), shape)
+        number = self._extent(f"len({name})", opened[0])
         if len(shape) == 2:
-            self._unless(f"count(map(type, {name}), {self._constant(list)}) == len({name}) == {shape[0]}")
-            self._unless(f"count(map(len, {name}), {shape[1]}) == {shape[0]} == len(set(map(ident, {name})))")
-            entries = f"chain({name})"
-        else:
-            self._unless(f"len({name}) == {shape[0]}")
-        self._unless(f"count(map(type, {entries}), {self._constant(kind)}) == {math.prod(shape)}")
-        if kind in _BY_VALUE:
+            self._unless(f"count(map(type, {name}), {self._constant(list)}) == {number} == len(set(map(ident, {name})))")
+            width = self._extent(f"len({name}[0])", opened[1])
+            self._unless(f"count(map(len, {name}), {width}) == {number}")
+            entries, number = f"chain({name})", f"{number} * {width}"
+        self._unless(f"count(map(type, {entries}), {self._constant(kind)}) == {number}")
+        if known:
             self._unless(f"{name} == {self._constant(copy_of(leaf))}")
+        elif kind is int:
+            self._known["can_enter"] = can_enter
+            self._unless(f"can_enter({entries})")
+
+    def _extent(self, found: str, wanted: Any) -> str:
+        """Writes the test of how long a list is. A length that may be any is a name from then on, for others like it.
+        """
+        if type(wanted) is int:
+            self._unless(f"{found} == {wanted}")
+            return str(wanted)
+        if wanted in self._symbols:
+            self._unless(f"{found} == {self._symbols[wanted]}")
+        else:
+            self._symbols[wanted] = f"n{len(self._symbols)}"
+            self._lines.append(f"{self._symbols[wanted]} = {found}")
+            self._unless(f"{self._symbols[wanted]} >= {wanted.low or 0}")
+        return self._symbols[wanted]
 
     def _bounds(self, leaf: slice | range, name: str) -> str:
         bounds = leaf.start, leaf.stop, leaf.step

@@ -88,7 +88,7 @@ def _copied_if_small(written: set[Node], node: Node) -> Node | None:
 def lying_of(variant: Variant, leaves: Sequence[Any]) -> Lying:
     """How a run takes leaves like these. What is given away is not turned: results are to fit its memory."""
     lists = tuple(k for k, place in enumerate(variant.inputs) if type(leaves[place]) is list)
-    if variant.graph is None or variant.device != "cpu":
+    if variant.graph is None or variant.device != "cpu" or variant.opened:
         return Lying(lists=lists)
     written = _written(variant, variant.graph)
     return Lying(*_orders(variant, variant.graph, leaves, frozenset(written.values())), written, lists)

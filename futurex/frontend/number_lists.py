@@ -41,6 +41,13 @@ def numbers_of(value: Any) -> tuple[type, tuple[int, ...]] | None:
     return (first, (len(value), width)) if alike else None
 
 
+def shape_of(leaf: Any) -> tuple[int, ...]:
+    """The shape of an array, or of that of such a list."""
+    if type(leaf) is not list:
+        return tuple(leaf.shape)
+    return (len(leaf), len(leaf[0])) if type(leaf[0]) is list else (len(leaf),)
+
+
 def flat_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Structure]:
     """The leaves of a call and their structure, where such lists are leaves."""
     return flatten((args, kwargs), is_leaf=lambda value: numbers_of(value) is not None)
@@ -56,10 +63,9 @@ def copy_of(value: list[Any]) -> list[Any]:
     return [*map(list, value)] if type(value[0]) is list else [*value]
 
 
-def can_enter(values: Iterable[Any]) -> bool:
-    """Are ints, or tuples of them, such as an array takes that the tree counts in?"""
+def can_enter(values: Iterable[int]) -> bool:
+    """Are ints such as an array takes that the tree counts in?"""
     found = [*values]
-    found = [*chain.from_iterable(found)] if type(found[0]) is tuple else found
     return min(found) >= -_ENTERS and max(found) < _ENTERS
 
 

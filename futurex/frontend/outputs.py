@@ -67,6 +67,22 @@ def shared_cells(leaves: list[Any]) -> set[Cell]:
     return twice
 
 
+def rows_of(leaf: TracedList, outs: list[Node]) -> Output:
+    """What a traced list holds at the end; the arrays are added to ``outs``. Arrays in it would be copies of its own.
+    """
+    parts = parts_of(leaf.kind.kinds[0] if isinstance(leaf, TracedTable) else leaf.kind)
+    if leaf.is_deque:
+        raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
+    if any(part.aval.ndim or part.is_array for part in parts):
+        raise Escape("a list of arrays whose length depends on data as a result", "they may be views of others")
+    if any(part.loose for part in parts):
+        current().tell()
+        raise Escape("a list of Python's or NumPy's numbers as a result", "which they are is not known")
+    first = len(outs)
+    outs += leaf.columns()
+    return Output("rows", first, value=leaf.kind)
+
+
 class Outputs:
     """Where the leaves come from that a call leaves behind; what the plan is to give for them is added to ``outs``."""
 
@@ -85,6 +101,10 @@ class Outputs:
             return Output(known, first, value=leaf.kind, length=leaf.length)
         if type(leaf) is Conflict and leaf.alternatives is not None:
             return self._alternatives(leaf.alternatives)
+        if isinstance(leaf, TracedList) and id(leaf) in current().arguments:
+            return Output("given", value=Kept("given", current().arguments[id(leaf)][0]))
+        if isinstance(leaf, TracedRow) and id(leaf.table) in current().arguments:
+            return self._given(leaf)
         if isinstance(leaf, TracedRow):
             return self._rows(leaf.copy(), (leaf.table, leaf.place))
         return self._rows(leaf, (leaf, None)) if isinstance(leaf, TracedList) else self.of(leaf)
@@ -125,24 +145,19 @@ class Outputs:
         return Output("static", value=leaf)
 
     def _rows(self, leaf: TracedList, what: tuple[TracedList, Any]) -> Output:
-        """A list whose length only the run knows. Arrays in it would be copies of those that it held. ``what``: the
-        list that it is, or the table and the place in it."""
-        parts = parts_of(leaf.kind.kinds[0] if isinstance(leaf, TracedTable) else leaf.kind)
-        if leaf.is_deque:
-            raise Escape("a deque whose length depends on data as a result", "it is traced as an array")
-        if any(part.aval.ndim or part.is_array for part in parts):
-            raise Escape("a list of arrays whose length depends on data as a result", "they may be views of others")
-        if any(part.loose for part in parts):
-            current().tell()
-            raise Escape("a list of Python's or NumPy's numbers as a result", "which they are is not known")
+        """A list whose length only the run knows. ``what``: the list that it is, or the table and the place in it."""
         if any(each is what[0] and not _are_apart(place, what[1]) for each, place in self._lists):
             raise Escape("a list whose length depends on data twice in a result", "it is one list")
         self._lists.append(what)
         if isinstance(leaf, TracedTable):
             leaf.check_apart()
-        first = len(self._outs)
-        self._outs += leaf.columns()
-        return Output("rows", first, value=leaf.kind)
+        return rows_of(leaf, self._outs)
+
+    def _given(self, leaf: TracedRow) -> Output:
+        """One of the lists in an argument."""
+        if type(leaf.place) is not int or leaf.table.kind.moves:
+            raise Escape("a list in an argument as a result", "which of them it is depends on data")
+        return Output("given", value=Kept("given", (*current().arguments[id(leaf.table)][0], leaf.place)))
 
     def _array(self, leaf: Tracer) -> Output:
         """One that branches or rounds have merged may be another that the call leaves behind, or that it was given."""

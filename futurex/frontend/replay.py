@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.entry_kinds import Row
 from futurex.frontend.errors import Escape
 from futurex.frontend.held import can_be_input, entries, is_nest
 from futurex.frontend.kept import Path, found_apart, found_at
@@ -47,7 +48,7 @@ class Change:
     gone: frozenset[Any] = frozenset()
     """The keys of entries that the trace took away."""
 
-    def made(self, arguments: Any, assemble: Callable[[Entry], Any]) -> tuple[Any, dict[Any, Any]]:
+    def made(self, arguments: Any, assemble: Callable[[Entry], Any]) -> list[tuple[Any, dict[Any, Any]]]:
         """The object, and all that it is to hold after the run: what it is found by others may change."""
         if self.place is not None:
             target = found_at(arguments, self.place)
@@ -60,7 +61,26 @@ class Change:
         else:
             there = {}
         new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in found}
-        return target, {**there, **new}
+        return [(target, {**there, **new})]
+
+
+@dataclass(frozen=True)
+class Refill:
+    """A list of numbers among the arguments, or of lists of them, that every run changes: by its place in ``(args,
+    kwargs)``, and what it holds then."""
+
+    place: Path
+    rows: Any
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return (Entry(None, outputs=(self.rows,)),)
+
+    def made(self, arguments: Any, assemble: Callable[[Entry], Any]) -> list[tuple[Any, dict[Any, Any]]]:
+        """The list, or those in it, and all that it is to hold after the run."""
+        target, values = found_at(arguments, self.place), assemble(self.entries[0])
+        pairs = zip(target, values, strict=True) if isinstance(self.rows.value, Row) else [(target, values)]
+        return [(each, dict(enumerate(row))) for each, row in pairs]
 
 
 def repeats(arguments: Any, others: Iterable[Any] = ()) -> bool:

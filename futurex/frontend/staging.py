@@ -162,7 +162,7 @@ class Futurized(Standing, Generic[P, R]):
         if variant.calls == REPEATED:
             variant.lane = lane_of(variant, flat_arguments(args, kwargs)[1], leaves, choice=self._means_numpy)
         self._lane = lane = variant.lane
-        if lane is not None and lane not in self._lanes and not variant.opened:
+        if lane is not None and lane not in self._lanes and lane.looks:
             self._lanes = (lane, *self._lanes)[:LANES]
 
     def _other(self, lane: Lane, args: Any, kwargs: Any) -> tuple[Lane, list[Any] | None]:
@@ -273,7 +273,7 @@ class Futurized(Standing, Generic[P, R]):
     def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
         """A trace for many sizes, which the calls so far suggest, if it is possible."""
         variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
-        found.variant = variant
+        found.variant, variant.lying = variant, lying_of(variant, leaves)
         if variant.graph is None or needs_sizes(variant.graph):
             found.variant, found.refused = None, True
         return found.variant

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -86,7 +87,7 @@ class Symbolic:
         for leaf, wanted in zip(leaves, self.sizes, strict=True):
             for extent, mine in zip(_sizes(leaf), wanted, strict=True) if wanted is not None else ():
                 if mine is _ANY:
-                    if not can_enter(extent):
+                    if not can_enter(chain.from_iterable(extent) if type(extent[0]) is tuple else extent):
                         return None
                     continue
                 symbol = mine.symbol if isinstance(mine, Dim) else None

@@ -21,6 +21,7 @@ from futurex.frontend import (  # noqa: F401
     tuple_lists,
     vectorized,
 )
+from futurex.frontend.argument_lists import changed_lists, placed
 from futurex.frontend.array import Array
 from futurex.frontend.cells import Cell
 from futurex.frontend.donation import belongs, matched
@@ -39,7 +40,7 @@ from futurex.frontend.objects import restore
 from futurex.frontend.outputs import Output, Outputs, shared_cells, things
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.reads import NEVER, Alike, unchanged
-from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
+from futurex.frontend.replay import Change, Refill, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
 from futurex.frontend.texts import without_values
 from futurex.frontend.trace import Capture, Trace, start
@@ -80,7 +81,7 @@ class Variant:
     written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
     notes: list[str] = field(default_factory=list)
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
-    changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
+    changes: list[Change | Refill] = field(default_factory=list)  # to the caller's Python objects
     numbers: set[Any] = field(default_factory=set)  # from outside that are inputs, as guards know them
     constant: dict[Any, Held] = field(default_factory=dict)  # numbers that are not
     fixed: bool = False  # only with constants could it be staged
@@ -382,13 +383,16 @@ def _traced(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
     learned: Learned,
 ) -> tuple[Variant, Trace]:  # fmt: skip
-    variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not is_traced_leaf(leaf)])
-    variant.opened = _with_own_symbols(opened)
+    # Lists whose numbers are others at each call, but as many: these are found as those of other types are.
+    ints = {place: aval for place, aval in opened.items() if type(leaves[place]) is list and aval.static}
+    keys = (key[:3] if place in ints else key for place, key in enumerate(map(leaf_key, leaves)))
+    variant = Variant(tuple(keys), keepalive=[leaf for leaf in leaves if not is_traced_leaf(leaf)])
+    variant.opened = _with_own_symbols({place: aval for place, aval in opened.items() if place not in ints})
     trace = learned.trace(function, fragments)
-    trace.many_sizes = bool(opened)
+    trace.many_sizes = bool(variant.opened)
     try:
         with start(trace):
-            trace_into(variant, trace, function, leaves, structure)
+            trace_into(variant, trace, function, leaves, structure, {**variant.opened, **ints})
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
@@ -425,11 +429,14 @@ def _with_own_symbols(opened: Mapping[int, Aval]) -> dict[int, Aval]:
     return {place: aval.with_extents(other) for place, aval in opened.items()}
 
 
-def trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
-    entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
+def trace_into(
+    variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure, opened: Mapping[int, Aval]
+) -> None:
+    entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
+    placed(structure, entered.values, trace)
     trace.futures = {cell for cell, place in entered.positions.items() if isinstance(leaves[place], Array)}
     trace.given = entered.positions.keys()
     trace.replays = True
@@ -466,7 +473,7 @@ def _collect(
     for part, structure in parts:
         variant.shared.append((list(map(outputs.of, part)), structure))
     variant.chooses = any(output.kind in ("one of", "either", "rows") for output in variant.outputs)
-    variant.changes = changes_of(trace, changed, outputs.of)
+    variant.changes = [*changes_of(trace, changed, outputs.of), *changed_lists(trace, outs)]
     for cell, position in cells.items():
         if cell.written:
             target = leaves[position] if position >= 0 else None

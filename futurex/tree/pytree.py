@@ -217,6 +217,18 @@ def leaf_paths(structure: Structure, prefix: str = "") -> list[str]:
     ]
 
 
+def leaf_places(structure: Structure, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The keys, names and positions on the way to each leaf.
+
+    >>> list(leaf_places(flatten(([1], {"a": 2}))[1]))
+    [(0, 0), (1, 'a')]
+    """
+    if structure.kind is None:
+        yield place
+    for key, child in zip(structure.keys or range(len(structure.children)), structure.children, strict=True):
+        yield from leaf_places(child, (*place, key))
+
+
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """``function`` applied leaf by leaf to trees of one structure.
 
