@@ -62,8 +62,8 @@ class Lane:
     """
 
     __slots__ = (
-        "choice", "fits", "inputs", "lies", "looks", "match", "names", "pack", "plain", "read", "take", "valid", "variant",
-        "within",
+        "choice", "fits", "inputs", "lies", "looks", "match", "names", "pack", "plain", "read", "take", "valid",
+        "variant", "within",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
@@ -321,7 +321,8 @@ class _Matcher:
         entries, opened = name, self._opened.get(id(leaf), shape)
         number = self._extent(f"len({name})", opened[0])
         if len(shape) == 2:
-            self._unless(f"count(map(type, {name}), {self._constant(list)}) == {number} == len(set(map(ident, {name})))")
+            self._unless(f"count(map(type, {name}), {self._constant(list)}) == {number}")
+            self._unless(f"len(set(map(ident, {name}))) == {number}")
             width = self._extent(f"len({name}[0])", opened[1])
             self._unless(f"count(map(len, {name}), {width}) == {number}")
             entries, number = f"chain({name})", f"{number} * {width}"

@@ -10,13 +10,25 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from futurex.frontend.entry_kinds import Entry, Row, Tuple, common_kind, constant_columns, row_kind, told_apart, widened
+from futurex.frontend.entry_kinds import (
+    Entry,
+    Mixed,
+    Row,
+    Tuple,
+    common_kind,
+    constant_columns,
+    row_kind,
+    told_apart,
+    widened,
+)
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TYPES, Site, TracedList, empty, filled, len_of
 from futurex.frontend.objects import LISTS
-from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tuple_lists import as_sorts
 from futurex.tree.node import const
+from futurex.tree.source import here
 
 
 def listed(values: Any, site: Site, sources: Iterable[Any] = (), rows: Sequence[Site] = ()) -> Any:
@@ -50,6 +62,26 @@ def listed(values: Any, site: Site, sources: Iterable[Any] = (), rows: Sequence[
     made = empty(site, kind)
     made.extend(values)
     return made
+
+
+def repeated(values: list[Any], count: Tracer) -> TracedList | None:
+    """``values * count``, where only the run knows how often; None for what no rows of one array hold."""
+    from futurex.frontend.calls import call
+
+    kind = common_kind(values)
+    if not isinstance(kind, Entry) or kind.is_array or kind.loose or count.dtype.kind not in "iu":
+        return None
+    count = fresh(emit("maximum", count._node, 0))
+    rows = call(np.full, (count, values[0]), {"dtype": kind.aval.dtype}) if len(values) == 1 else (
+        call(np.tile, (fresh(node_of(values)), count), {})
+    )  # fmt: skip
+    source = here()
+    site = Site("repeated", source and (source.file, source.line, source.columns))
+    made = TracedList(site, kind, rows)
+    known = current().stacks.get(site)
+    if isinstance(known, Mixed):
+        return filled(site, known, iter(as_sorts(made, known)))
+    return current().remember(made)
 
 
 def _is_made_by(value: Any, sites: Sequence[Site]) -> bool:

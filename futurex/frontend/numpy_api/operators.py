@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.made_lists import repeated
 from futurex.frontend.numpy_api.checks import check_numbers, check_power
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute, is_arraylike, refuse_loose
 from futurex.frontend.trace import current, emit
@@ -171,6 +172,10 @@ def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not is_arraylike(other):
             return NotImplemented
+        if ufunc is np.multiply and type(other) is list and self.is_scalar:
+            made = repeated(other, self)
+            if made is not None:
+                return made
         _refuse_sequence(ufunc, self, other)
         if ufunc is np.matmul:
             return call_ufunc(ufunc, "__call__", (other, self) if reflected else (self, other), {})
