@@ -6,16 +6,19 @@ trace found that data decides which entry is asked, a traced list.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 from futurex.frontend.control.moved import columns, is_usable
+from futurex.frontend.control.values import raw
 from futurex.frontend.entry_kinds import Entry, Mixed, Row
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import TYPES, Site, TracedList, filled
 from futurex.frontend.outputs import rows_of
 from futurex.frontend.replay import Refill
-from futurex.frontend.trace import Trace, current, read
+from futurex.frontend.trace import Trace, current, emit, read
 from futurex.frontend.tracer import Tracer, new_array, strong
 from futurex.frontend.tuple_lists import as_sorts
 from futurex.tree.aval import Aval
@@ -24,43 +27,52 @@ from futurex.tree.pytree import Structure, leaf_places
 
 
 class Lent:
-    """A traced list that stands for an argument, and the arrays that it began with."""
+    """A traced list that stands for an argument, and what it began with."""
 
-    __slots__ = ("array", "list", "place")
+    __slots__ = ("_before", "kind", "list", "place")
 
-    def __init__(self, made: TracedList, array: Node) -> None:
-        self.list, self.array = made, array
+    def __init__(self, made: TracedList) -> None:
+        self.list, self.kind = made, made.kind
+        self._before = self._rows()
         self.place: tuple[Any, ...] = ()
+
+    def _rows(self) -> list[Node]:
+        return [raw(each.rows) for each in columns(self.list) if not isinstance(each.rows, tuple)]
 
     def is_changed(self) -> bool:
         """Is it another list at the end of the trace? Raises Escape where only the run knows which list it is."""
         if not all(map(is_usable, columns(self.list))):
             raise Escape("an argument that is a list, and may be another name's", "which list it is depends on data")
-        return self.list.kind != _kind(self.array) or self.list.columns() != [self.array]
+        now = self._rows()
+        if all(map(operator.is_, now, self._before)):
+            return False
+        if isinstance(self.kind, Row):
+            order = len(now) - 1 if self.kind.moves else None
+            if now[0].shape != self._before[0].shape or (order and now[order] is not self._before[order]):
+                raise Escape("a list of lists among the arguments whose lists change places", "they stay the caller's")
+        return True
 
 
-def entered_list(array: Node, path: str) -> Any:
-    """The list that stands for the argument with a path, whose numbers are those of an array."""
+def entered_list(array: Node, path: str, value: list[Any] | None = None) -> Any:
+    """The list that stands for the argument with a path, whose numbers are those of an array. ``value``: a copy of the
+    argument, where they are known."""
     kind, site = _kind(array), Site("an argument", path)
-    known = current().stacks.get(site)
-    if known is not None and array.ndim == 1 and isinstance(known, Mixed):
-        made = TracedList(site, kind, new_array(array))
-        return _lent(filled(site, known, iter(as_sorts(made, known))), array)
-    if not array.is_static or known == kind:
-        return _lent(_traced(array, kind, site), array)
-    rows = [(k,) for k in range(array.shape[0])] if array.ndim == 2 else [()]
-    found = [_entries(array, kind if array.ndim == 1 else kind.kinds[0], row) for row in rows]
-    value = found if array.ndim == 2 else found[0]
-    for each in found if array.ndim == 2 else ():
-        current().tables[id(each)] = each, value
-        current().lists[id(each)] = each, Site("an argument", path, "a row")
+    known = current().stacks.get(site, None if array.is_static else kind)
+    if known is not None:
+        return _lent(_traced(array, kind, known, site))
+    if value is None:
+        rows = [(k,) for k in range(array.shape[0])]
+        value = _entries(array, kind, ()) if array.ndim == 1 else [_entries(array, kind.kinds[0], row) for row in rows]
+    for row in value if array.ndim == 2 else ():
+        current().tables[id(row)] = row, value
+        current().lists[id(row)] = row, Site("an argument", path, "a row")
     current().lists[id(value)] = value, site
     return value
 
 
-def _lent(made: TracedList, array: Node) -> TracedList:
+def _lent(made: TracedList) -> TracedList:
     trace = current()
-    trace.lent.append(Lent(made, array))
+    trace.lent.append(Lent(made))
     for each in columns(made):
         trace.remember(each)
     return made
@@ -84,11 +96,17 @@ def _entry(array: Node, k: int, kind: Entry) -> Tracer:
     return entry
 
 
-def _traced(array: Node, kind: Any, site: Site) -> TracedList:
+def _traced(array: Node, kind: Any, known: Any, site: Site) -> TracedList:
+    """The list as one of entries of a ``known`` kind, which may hold more than those of the array."""
     if array.ndim == 1:
-        return TracedList(site, kind, new_array(array))
-    made: TracedList = TYPES[Row](site, kind, (TracedList(site, kind.parts[0], new_array(array)),))
-    return made
+        made = TracedList(site, kind, new_array(array))
+        return filled(site, known, iter(as_sorts(made, known))) if isinstance(known, Mixed) else made
+    inner, rows = known.kinds[0], [array]
+    if isinstance(inner, Mixed):
+        numbers = TracedList(site, kind.kinds[0], new_array(emit("reshape", array, shape=(math.prod(array.shape),))))
+        rows = [emit("reshape", each, shape=array.shape) for each in as_sorts(numbers, inner)]
+    table: TracedList = TYPES[Row].of_columns(site, known, rows)
+    return table
 
 
 def placed(structure: Structure, values: Iterable[Any], trace: Trace) -> None:
@@ -102,11 +120,4 @@ def placed(structure: Structure, values: Iterable[Any], trace: Trace) -> None:
 
 def changed_lists(trace: Trace, outs: list[Node]) -> list[Refill]:
     """The lists among the arguments that every run changes; what they hold then is added to ``outs``."""
-    found = []
-    for lent in trace.lent:
-        if lent.is_changed():
-            kind, node = lent.list.kind, lent.list.columns()[0]
-            if isinstance(kind, Row) and (kind.moves or node.shape != lent.array.shape):
-                raise Escape("a list of lists among the arguments whose lists change places", "they stay the caller's")
-            found.append(Refill(lent.place, rows_of(lent.list, outs)))
-    return found
+    return [Refill(lent.place, rows_of(lent.list, outs)) for lent in trace.lent if lent.is_changed()]

@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.entries import Listed, views
-from futurex.frontend.entry_kinds import Mixed, parts_of
+from futurex.frontend.entry_kinds import parts_of
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
 from futurex.frontend.number_lists import shape_of
@@ -197,10 +197,10 @@ class _Made:
         """What a list of the caller's holds: numbers, no futures."""
         futures = self._futures[output.index : output.index + len(parts_of(output.value))]
         arrays = [np.asarray(future.result()) for future in futures]
-        if isinstance(output.value, Mixed):
-            return [each.result() for each in Listed(output.value).of(iter(arrays))]
-        found: list[Any] = arrays[0].tolist()
-        return found
+        found: list[Any] = arrays[0].tolist() if len(arrays) == 1 else Listed(output.value).of(iter(arrays))
+        if len(arrays) == 1:
+            return found
+        return [[each.result() for each in row] if type(row) is list else row.result() for row in found]
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -14,12 +14,12 @@ from futurex.frontend.cells import Cell
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.layout import c_strides
-from futurex.frontend.number_lists import copy_of, numbers_of
+from futurex.frontend.number_lists import array_of, copy_of, numbers_of
 from futurex.frontend.outside import check_state
 from futurex.frontend.tracer import Tracer
 from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.node import Node, param
+from futurex.tree.node import Node, const, param
 
 
 def is_traced_leaf(leaf: Any) -> bool:
@@ -61,7 +61,7 @@ def enter_arguments(
     for position, leaf in enumerate(leaves):
         if not is_traced_leaf(leaf) and position not in opened:
             check_state(leaf, f"argument {paths[position]}")
-            entered.values.append(copy_of(leaf) if type(leaf) is list else leaf)
+            entered.values.append(_known_list(leaf, paths[position]) if type(leaf) is list else leaf)
             continue
         if type(leaf) is list:
             entered.add_list(leaf, position, paths[position], opened.get(position))
@@ -89,3 +89,12 @@ def enter_arguments(
         entered.values.append(Tracer(cell))
         same[id(leaf)] = entered.values[-1]
     return entered
+
+
+def _known_list(leaf: list[Any], path: str) -> Any:
+    """A long list of ints that are part of the call's kind."""
+    try:
+        array = array_of(leaf)
+    except OverflowError:  # they are larger than those of arrays
+        return copy_of(leaf)
+    return entered_list(const(array), path, copy_of(leaf))

@@ -70,11 +70,16 @@ class TracedTable(TracedTuples):
     @classmethod
     def of_lists(cls, site: Site, kind: Row, rows: list[Any]) -> Any:
         """A table of lists that nobody else has."""
+        return cls.of_columns(site, kind, _columns(kind, rows))
+
+    @classmethod
+    def of_columns(cls, site: Site, kind: Row, nodes: Sequence[Node]) -> Any:
+        """A table of the arrays of what its lists hold."""
         columns = []
-        for part, node in zip(kind.parts, _columns(kind, rows), strict=True):
+        for part, node in zip(kind.parts, nodes, strict=True):
             columns.append(current().remember(TracedList(site, part, new_array(node))))
         if kind.moves:
-            order = const(np.arange(len(rows)))
+            order = const(np.arange(nodes[0].shape[0]))
             columns.append(current().remember(TracedList(site, _PLACE, new_array(order))))
         return current().remember(cls(site, kind, tuple(columns)))
 
