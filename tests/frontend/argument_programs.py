@@ -4,7 +4,7 @@ from table_programs import TableWriter
 
 _INPUTS = """
 
-SEEDS = (1, 2, 3, 4, 5, 6, 2)
+SEEDS = (1, 3, 4, 6)
 
 
 def inputs(seed):

@@ -4,7 +4,7 @@ import pytest
 
 from futurex.frontend import keys
 from futurex.frontend.keys import call_key
-from futurex.tree.pytree import flatten
+from futurex.frontend.number_lists import flat_arguments
 
 ROWS = [
     [0.5] * 40, [1] * 40, [True] * 40, ["a"] * 40, [b"a"] * 40, [1j] * 40, list(range(40)), [1.0] * 39 + [1],
@@ -20,7 +20,7 @@ def test_a_row_has_the_key_and_leaves_of_its_entries(row, monkeypatch):
     one_by_one = []
     assert key == call_key((row, 2), {"row": row}, one_by_one)
     assert list(map(type, key)) == list(map(type, call_key((row, 2), {"row": row}, [])))
-    assert list(map(id, leaves)) == list(map(id, one_by_one)) == list(map(id, flatten(((row, 2), {"row": row}))[0]))
+    assert list(map(id, leaves)) == list(map(id, one_by_one)) == list(map(id, flat_arguments((row, 2), {"row": row})[0]))
 
 
 def test_rows_that_compare_equal_have_keys_of_their_own():
