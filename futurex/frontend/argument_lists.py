@@ -13,7 +13,7 @@ from typing import Any
 
 from futurex.frontend.control.moved import columns, is_usable
 from futurex.frontend.control.values import raw
-from futurex.frontend.entry_kinds import Entry, Mixed, Row
+from futurex.frontend.entry_kinds import Entry, Mixed, Row, told_apart
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import TYPES, Site, TracedList, filled
 from futurex.frontend.outputs import rows_of
@@ -59,7 +59,7 @@ def entered_list(array: Node, path: str, value: list[Any] | None = None) -> Any:
     kind, site = _kind(array), Site("an argument", path)
     known = current().stacks.get(site, None if array.is_static else kind)
     if known is not None:
-        return _lent(_traced(array, kind, known, site))
+        return _lent(_traced(array, kind, told_apart(known) if current().exact else known, site))
     if value is None:
         rows = [(k,) for k in range(array.shape[0])]
         value = _entries(array, kind, ()) if array.ndim == 1 else [_entries(array, kind.kinds[0], row) for row in rows]
@@ -100,7 +100,7 @@ def _traced(array: Node, kind: Any, known: Any, site: Site) -> TracedList:
     """The list as one of entries of a ``known`` kind, which may hold more than those of the array."""
     if array.ndim == 1:
         made = TracedList(site, kind, new_array(array))
-        return filled(site, known, iter(as_sorts(made, known))) if isinstance(known, Mixed) else made
+        return filled(site, known, iter(as_sorts(made, known) if isinstance(known, Mixed) else [array]))
     inner, rows = known.kinds[0], [array]
     if isinstance(inner, Mixed):
         numbers = TracedList(site, kind.kinds[0], new_array(emit("reshape", array, shape=(math.prod(array.shape),))))
