@@ -28,7 +28,7 @@ from distributed.protocol.pickle import dumps
 from futurex.errors import whole_number
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
-from futurex.runtime.cluster.asking import SOON, ask_workers, greet
+from futurex.runtime.cluster.asking import SOON, ask_workers, greet, wait_for
 from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
@@ -103,13 +103,13 @@ class Cluster:
             self._closing.callback(self._pulse.end)
             self._session = f"{self.client.id}-{uuid.uuid4().hex}"  # workers end it when this client has left
             self.addresses = self._found_workers()
-            self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
             if self._wanted is None:
                 self._check_versions()
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
             if self._wanted is not None:  # they run on this machine
                 self._ears = {address: ear for address, ear in self._ask(host.ear_of).items() if ear is not None}
             self.client.subscribe_topic(TOPIC, self._left)
+            self._note_lost()
             if self.size > 1:
                 self._open_session()
         except BaseException:
@@ -182,7 +182,7 @@ class Cluster:
     def _register(self, *plugins: Any) -> None:
         try:
             for plugin in plugins:
-                self.client.register_plugin(plugin)
+                self._wait(partial(self.client.register_plugin, plugin), self._timeout)
         except Exception as error:
             if "No module named" not in str(error):
                 raise
@@ -199,12 +199,12 @@ class Cluster:
             raise ClusterUnreachable(
                 f"the Dask cluster has no workers after {self._timeout:g} s; start some with `dask worker ADDRESS`"
             ) from None
-        workers = workers_of(self.client)
+        workers = workers_of(self.client, self._timeout)
         return sorted(workers, key=lambda address: str(workers[address].get("name", address)))
 
     def _check_versions(self) -> None:
         """Before anything of ours is unpickled there. Dask asks; who has no version lacks the package."""
-        found = self.client.get_versions(packages=["futurex"])
+        found = self._wait(partial(self.client.get_versions, packages=["futurex"]), self._timeout)
         here = found["client"]["packages"]["futurex"]
         others: dict[str, list[str]] = {}
         for where, about in (("the scheduler", found["scheduler"]), *found["workers"].items()):
@@ -237,6 +237,11 @@ class Cluster:
             self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
             lost=self._lost,
         )  # fmt: skip
+
+    def _wait(self, begin: Callable[[], Any], seconds: float | None = None) -> Any:
+        """The same for what Dask does with all localities, or with the scheduler: it would wait without an end."""
+        seconds = seconds or config.deadline()
+        return wait_for(self.client, begin, workers=self.addresses, seconds=seconds, lost=self._lost)
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -323,10 +328,17 @@ class Cluster:
         for run in list(self._runs.values()):
             run.lost(address)
 
+    def _note_lost(self) -> None:
+        """Those that left before this object heard of it."""
+        there = workers_of(self.client, self._timeout)
+        for address in self.addresses:
+            if address not in there and self._gone is None:
+                self._gone = address
+
     def _lost(self) -> LocalityLost | None:
         """Of the first locality that is lost, if one is; each time another error, with the frames of its own raise."""
-        gone = self._gone
-        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, "an earlier run")
+        gone, during = self._gone, "an earlier run" if self._generation else "the time before a run"
+        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, during)
 
     def _refill(self) -> None:
         if self.client.status == "running" and self._wanted is not None:
@@ -350,9 +362,8 @@ class Cluster:
         self._check_open()
         array = plain_array(x, "what is tiled")
         parts = cut(array, axis, self.size)
-        self._ask(os.getpid)  # before Dask waits for them
         shards = [
-            self.client.scatter(part, workers=[address], hash=False)
+            self._wait(partial(self.client.scatter, part, workers=[address], hash=False))
             for part, address in zip(parts, self.addresses, strict=True)
         ]
         self._ask(host.align, [shard.key for shard in shards])
@@ -507,8 +518,7 @@ class Cluster:
         nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in flatten(args)[0])
         if nbytes < _SHIP_TOGETHER:
             return args
-        self._ask(os.getpid)  # before Dask waits for them
-        [data] = self.client.scatter([args], broadcast=True, hash=False)
+        [data] = self._wait(partial(self.client.scatter, [args], broadcast=True, hash=False))
         return data
 
     def _abort(self, generation: int) -> None:

@@ -6,10 +6,15 @@ Dask's own topic for such events also carries objects that cannot be sent to cli
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.comm import CommClosedError
+
+from futurex.runtime import config
+from futurex.runtime.cluster.asking import within
+from futurex.runtime.cluster.errors import ClusterUnreachable
 
 TOPIC = "futurex-membership"
 DRIVER_LEFT = "futurex_driver_left"  # what workers are told
@@ -30,13 +35,22 @@ class MembershipPlugin(SchedulerPlugin):
                 stream.send({"op": DRIVER_LEFT, "client": client})
 
 
-def workers_of(client: Client) -> dict[str, dict[str, Any]]:
-    """What the scheduler knows of each of its workers, by address.
+def workers_of(client: Client, seconds: float | None = None) -> dict[str, dict[str, Any]]:
+    """What the scheduler knows of each of its workers, by address. Raises ClusterUnreachable where it says nothing for
+    so many seconds, or FUTUREX_DEADLINE.
 
     `Client.scheduler_info` may answer that there are none: it returns what the client's own regular question, which
     asks for no workers, may have overwritten since.
     """
-    found: dict[str, dict[str, Any]] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    seconds = seconds or config.deadline()
+    try:
+        known = within(client, partial(client.scheduler.identity, n_workers=-1), seconds)
+    except TimeoutError:
+        raise ClusterUnreachable(
+            f"no answer within {seconds:g} s from the scheduler at {client.scheduler.address}: it may be stopped, "
+            "swapped out or cut off"
+        ) from None
+    found: dict[str, dict[str, Any]] = known["workers"]
     return found
 
 

@@ -18,8 +18,9 @@ import distributed
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
+from futurex.runtime import config
 from futurex.runtime.alignment import aligned
-from futurex.runtime.cluster.asking import SOON, ask_workers
+from futurex.runtime.cluster.asking import SOON, ask_workers, wait_for
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
 from futurex.runtime.cluster.membership import Connection, topic
@@ -128,7 +129,10 @@ class ClusterRun(SpmdRun):
 
     def _gather(self) -> None:
         try:
-            results = self._client.gather(self._tasks)
+            results = wait_for(
+                self._client, partial(self._client.gather, self._tasks), workers=self._addresses,
+                seconds=config.deadline(),
+            )  # fmt: skip
         except Exception as error:
             self._failed(0, error)
             return
