@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
 import pickle
 import secrets
-import signal
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port
-from distributed.core import Status
 from distributed.protocol.pickle import dumps
 
 from futurex.errors import whole_number
@@ -30,10 +25,19 @@ from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
 from futurex.runtime.cluster.asking import SOON, ask_workers, greet, wait_for
 from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
+from futurex.runtime.cluster.embedding import innermost, let_go, spared_interrupts
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
-from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
+from futurex.runtime.cluster.membership import (
+    TOPIC,
+    Connection,
+    MembershipPlugin,
+    listen,
+    no_longer_listen,
+    topic,
+    workers_of,
+)
 from futurex.runtime.cluster.pulse import Pulse
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.stacks import Ear
@@ -108,7 +112,8 @@ class Cluster:
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
             if self._wanted is not None:  # they run on this machine
                 self._ears = {address: ear for address, ear in self._ask(host.ear_of).items() if ear is not None}
-            self.client.subscribe_topic(TOPIC, self._left)
+            for name in (TOPIC, topic(self._session)):
+                listen(self.client, name, self)
             self._note_lost()
             if self.size > 1:
                 self._open_session()
@@ -136,7 +141,7 @@ class Cluster:
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
-        with dask.config.set(settings), _spared_interrupts():
+        with dask.config.set(settings), spared_interrupts():
             dashboard.register()
             try:
                 cluster = LocalCluster(
@@ -145,13 +150,13 @@ class Cluster:
                 )  # fmt: skip
             except Exception as error:
                 raise ClusterUnreachable(
-                    f"the embedded cluster did not start: {_innermost(error)}. In a script, what starts worker "
+                    f"the embedded cluster did not start: {innermost(error)}. In a script, what starts worker "
                     'processes stands below `if __name__ == "__main__":`; else `futurex doctor` says what this machine '
                     "lacks (shared memory, the loopback device, ports)"
                 ) from None
             self._wanted = n
             self._closing.callback(cluster.close, timeout=60)
-            self._closing.callback(cluster.sync, _let_go, cluster)
+            self._closing.callback(cluster.sync, let_go, cluster)
         with uninterrupted():  # one that is left in its middle is known to nobody, and has a thread
             client = Client(cluster, set_as_default=False, timeout=self._timeout)
             self._closing.callback(client.close, timeout=5)
@@ -285,8 +290,9 @@ class Cluster:
             self._close()
 
     def _close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.client.unsubscribe_topic(TOPIC)
+        for name in (TOPIC, topic(self._session)):
+            with contextlib.suppress(Exception):
+                no_longer_listen(self.client, name, self)
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
         for run in under_way:
             run.detach()
@@ -312,9 +318,14 @@ class Cluster:
                 "closed; make a new fx.Cluster"
             )
 
-    def _left(self, event: Any) -> None:
-        _, message = event
-        address = message["left"]
+    def hear(self, name: str, message: Any) -> None:
+        """Of a worker that has left, or what a locality tells of a run (called by Dask's client)."""
+        if name == TOPIC:
+            self._left(message["left"])
+        elif (run := self._runs.get(message["run"])) is not None:
+            run.hear(message["rank"], message["event"])
+
+    def _left(self, address: str) -> None:
         if self._wanted is not None:
             # Dask starts lost workers again, but not one that is lost a second time while it looks for the first time.
             patience = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout")) + 1.0
@@ -384,7 +395,7 @@ class Cluster:
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
-        shipped = self._shipped(prepared)
+        shipped, pickled = self._shipped(prepared), dumps(function)
         with self._lock:  # they are asked in the order of their generations
             self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
             generation = self._generation
@@ -394,7 +405,7 @@ class Cluster:
             calls = {}
             for rank, address in enumerate(self.addresses):
                 mine = tuple(tiled.shards[rank] for tiled in shards)
-                args = name, self._session, generation, rank, self.size, function, shipped, mine
+                args = name, self._session, generation, rank, self.size, pickled, shipped, mine
                 calls[f"futurex-{name}-{rank}"] = address, args
             tasks = submit_together(self.client, self._session, host.run_spmd, calls)
         run.watch(tasks)
@@ -528,51 +539,6 @@ class Cluster:
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         ask_workers(self.client, host.end_generation, self._session, generation, workers=alive, seconds=SOON)
-
-
-def _innermost(error: BaseException) -> str:
-    """What an exception was raised for, in the end."""
-    while (before := error.__cause__ or error.__context__) is not None:
-        error = before
-    return f"{type(error).__name__}: {str(error).rstrip('.')}"
-
-
-async def _let_go(cluster: LocalCluster) -> None:
-    """Have no lost worker started again; those that are starting are killed, because Dask would wait for them. One that
-    is being spawned has no number yet, by which it could be."""
-    for nanny in cluster.workers.values():
-        nanny.close_gracefully()
-    end = time.monotonic() + _SPAWNING
-    while True:
-        processes = [nanny.process for nanny in cluster.workers.values() if nanny.process is not None]
-        starting = [process for process in processes if process.status == Status.starting]
-        numbers = [process.pid for process in starting]
-        for number in filter(None, numbers):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
-        if None not in numbers or time.monotonic() > end:
-            return
-        await asyncio.sleep(0.02)
-
-
-_SPAWNING = 20.0
-"""Seconds within which a process has a number, on a busy machine, too."""
-
-
-@contextlib.contextmanager
-def _spared_interrupts() -> Iterator[None]:
-    """Threads and processes begun in the block never see SIGINT; what this process is sent comes when it ends.
-
-    Ctrl-C and a notebook's interrupt go to the whole process group, and are meant for the driver alone. A cluster that
-    is interrupted while it starts would leave workers.
-    """
-    resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
-    with uninterrupted():  # older threads, as NumPy's BLAS has, take what this one blocks, and Python acts in this one
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:

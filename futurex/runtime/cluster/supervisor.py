@@ -15,7 +15,6 @@ from typing import Any
 from distributed import Scheduler, SchedulerPlugin
 from distributed.comm import CommClosedError
 
-from futurex.runtime.cluster.membership import topic
 from futurex.runtime.elastic.coordinator import (
     Action,
     Alive,
@@ -40,6 +39,7 @@ from futurex.runtime.elastic.coordinator import (
 from futurex.runtime.transport.auth import Secret
 
 OP = "futurex_elastic"
+TOPIC = "futurex-elastic"  # of the events of all these runs
 KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
 _RETIRING = frozenset({"close_workers", "remove", "stimulus_id"})  # how; other options say which
 PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank, or of it in a generation, matters
@@ -97,7 +97,7 @@ class SupervisedRun:
             self._events = [each for each in self._events if _name(*each[1:]) != name]
         self._events.append((self._numbered, rank, event))
         self._numbered += 1
-        self._scheduler.log_event(topic(self.name), {"rank": rank, "event": event})  # for the dashboard
+        self._scheduler.log_event(TOPIC, {"run": self.name, "rank": rank, "event": event})  # for the dashboard
         self._wake()
 
     def engages(self, worker: str) -> bool:
