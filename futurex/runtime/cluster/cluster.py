@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import pickle
 import secrets
@@ -57,6 +58,7 @@ from futurex.uninterrupted import uninterrupted
 
 TRANSPORTS = ("auto", "local", "tcp", "ucx")
 _names = itertools.count(1)
+_SILENT = logging.CRITICAL + 1  # the scheduler calls it critical that a client has left while runs were under way
 _SHIP_TOGETHER = 1 << 16  # arguments larger than this travel once, as data, not inside every task
 
 
@@ -128,6 +130,11 @@ class Cluster:
         if target is None or hasattr(target, "__index__"):
             return self._embedded(config.threads() if target is None else target, threads)
         if isinstance(target, Client):
+            if target.asynchronous:
+                raise TypeError(
+                    "fx.Cluster waits for its client, and an asynchronous one cannot be waited for: give the "
+                    f"scheduler's address, fx.Cluster({target.scheduler.address!r})"
+                )
             return target
         if isinstance(target, str) or hasattr(target, "scheduler_address"):
             return self._connected(target)
@@ -146,7 +153,8 @@ class Cluster:
             try:
                 cluster = LocalCluster(
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0", memory_limit=0, env=environment, silence_logs=50,
+                    dashboard_address="127.0.0.1:0", memory_limit=0, env=environment,
+                    silence_logs=_SILENT,
                 )  # fmt: skip
             except Exception as error:
                 raise ClusterUnreachable(
@@ -464,8 +472,9 @@ class Cluster:
         handed = [dumps(arg.take()) for arg in args if isinstance(arg, Once)]
         names = itertools.count()
         named = tuple(Handed(next(names)) if isinstance(arg, Once) else arg for arg in args)
-        ask(
-            self.client, TRIES, do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
+        self._asked(
+            seconds=config.deadline() / TRIES,  # all data of the run are on their way
+            do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
             spec=dumps((self.transport, function, named)), about=dumps((settings, about)), handed=handed,
         )  # fmt: skip
         return self._followed(name, settings)
@@ -476,7 +485,7 @@ class Cluster:
         Raises LookupError, naming those there are, where there is none of this name.
         """
         self._check_open()
-        settings, about = pickle.loads(ask(self.client, TRIES, do="about", run=name))
+        settings, about = pickle.loads(self._asked(do="about", run=name))
         return self._followed(name, settings), about
 
     def scale(self, n: int) -> None:
@@ -493,6 +502,15 @@ class Cluster:
         if self._wanted is not None:
             self._wanted = n
         self.client.cluster.scale(n)
+
+    def _asked(self, **request: Any) -> Any:
+        try:
+            return ask(self.client, TRIES, **request)
+        except OSError as error:
+            raise ClusterUnreachable(
+                f"the scheduler at {self._connection.address} does not answer ({str(error) or type(error).__name__}); "
+                "end it, and make a new fx.Cluster. Where it has yet to take in much data, a higher FUTUREX_DEADLINE helps"
+            ) from None
 
     def _followed(self, name: str, settings: Settings) -> ElasticRun:
         run = ElasticRun(name, self.client, settings)

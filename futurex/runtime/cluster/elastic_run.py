@@ -109,8 +109,9 @@ class ElasticRun(SpmdRun):
             self.finish(results)
 
 
-def ask(client: Client, tries: int = 1, **request: Any) -> Any:
-    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back."""
+def ask(client: Client, tries: int = 1, seconds: float | None = None, **request: Any) -> Any:
+    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back, within
+    so many seconds each."""
 
     async def call() -> Any:
         if client.scheduler is None:
@@ -119,7 +120,7 @@ def ask(client: Client, tries: int = 1, **request: Any) -> Any:
 
     while True:
         try:
-            return within(client, call, _UNREACHABLE + _PATIENCE)
+            return within(client, call, seconds or _UNREACHABLE + _PATIENCE)
         except (CommClosedError, TimeoutError):  # the latter also where this process was stopped for a while
             tries -= 1
             if not tries or client.status == "closed":
