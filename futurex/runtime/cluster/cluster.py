@@ -509,7 +509,7 @@ class Cluster:
         except OSError as error:
             raise ClusterUnreachable(
                 f"the scheduler at {self._connection.address} does not answer ({str(error) or type(error).__name__}); "
-                "end it, and make a new fx.Cluster. Where it has yet to take in much data, a higher FUTUREX_DEADLINE helps"
+                "end it, and make a new fx.Cluster, or have a higher FUTUREX_DEADLINE where it takes in much data"
             ) from None
 
     def _followed(self, name: str, settings: Settings) -> ElasticRun:
