@@ -57,6 +57,26 @@ def test_neither_scheduler_nor_client_keep_anything_of_calls_and_runs(cluster):
     assert (cluster.client.run_on_scheduler(_topics), len(cluster.client._event_handlers)) == before
 
 
+def test_results_of_runs_that_have_ended_stay_where_they_are_few(cluster, monkeypatch):
+    monkeypatch.setattr("futurex.runtime.cluster.supervisor.KEPT_BYTES", 3000)  # the scheduler is in this process
+
+    def trained(name, size):
+        options = {"on": cluster, "progress": False, "commit_every": 1, "optimizer": fx.optim.sgd(0.5)}
+        fx.fit(loss, np.zeros(size), np.ones((4, size)), name=name, **options).result(WAIT)
+
+    def there(name):
+        try:
+            return fx.attach(name, cluster).result(WAIT).size
+        except LookupError:
+            return 0
+
+    for name, size in (("large", 1000), ("small", 3), ("other", 3)):
+        trained(name, size)
+    assert [there(name) for name in ("large", "small", "other")] == [0, 3, 3]
+    trained("huge", 5000)
+    assert there("huge") == 5000
+
+
 def test_a_cluster_that_is_closed_while_many_calls_are_under_way_says_nothing(caplog, capfd):
     with fx.Cluster(2) as many:
         call, x = fx.futurize(total).on(many), many.tile(np.ones(8))
