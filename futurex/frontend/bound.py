@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.keys import Untraceable, leaf_key
+from futurex.frontend.keys import Untraceable, argument_paths, leaf_key
 from futurex.frontend.program import Program, lower
 from futurex.frontend.tracebacks import folds
 from futurex.partition.mesh import Replicate, Shard
 from futurex.runtime.futures import Future
 from futurex.runtime.group import SpmdRun, group_of, run_program
-from futurex.tree.pytree import flatten, unflatten
+from futurex.tree.given import of_dask
+from futurex.tree.pytree import Structure, flatten, unflatten
 
 PROGRAMS = 32  # programs kept for one function
 
@@ -40,6 +41,7 @@ class Bound:
             raise error.as_error() from None
         program = self._programs.get(key)
         if program is None or not program.valid():
+            self._refuse_dask(leaves, structure)
             stand_args, stand_kwargs = unflatten(structure, [_stand_in(leaf) for leaf in leaves])
             program = self._programs[key] = lower(self._function, *stand_args, **stand_kwargs)
             while len(self._programs) > PROGRAMS:
@@ -52,6 +54,13 @@ class Bound:
             run_program, program.graph, placements, values, self._limit, device, name=program.graph.name
         )
         return _results(program, run)
+
+    def _refuse_dask(self, leaves: list[Any], structure: Structure) -> None:
+        """A trace would go on in Dask's own code, and say what it does not know of that."""
+        for place, leaf in enumerate(leaves):
+            if instead := of_dask(leaf):
+                path = argument_paths(getattr(self._function, "plain", self._function), structure)[place]
+                raise TypeError(f"{path} is {instead}")
 
     def __repr__(self) -> str:
         return f"<{self._function!r} on {self._group!r}>"

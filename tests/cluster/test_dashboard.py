@@ -167,29 +167,29 @@ def test_what_the_scheduler_keeps():
     plugin = TrainingPlugin()
     plugin.log_event("all", {"action": "add-worker"})
     plugin.log_event("futurex-membership", {"left": "tcp://127.0.0.1:1"})
-    plugin.log_event("futurex-a", {"rank": 0, "event": "text"})
-    plugin.log_event("futurex-a", {"rank": 0, "event": {"progress": 1}})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 0, "event": "text"})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 0, "event": {"progress": 1}})
     assert plugin.runs["a"].headline == "a: no step yet"
     for step in (1, 5):
         event = {"kind": "step", "step": step, "epoch": 1, "loss": 1 / step, "rate": 10.0, "at": float(step)}
-        plugin.log_event("futurex-a", {"rank": 0, "event": event})
+        plugin.log_event("futurex-a", {"run": "a", "rank": 0, "event": event})
     assert [point["steps_per_second"] for point in plugin.runs["a"].steps] == [0.0, 1.0]
     total = Traffic(steps=2, seconds=1.0, exchanges=2, exchanged_bytes=4_000_000, communication=0.5, exposed=0.25)
     traffic = {"kind": "traffic", "generation": 0}
-    plugin.log_event("futurex-a", {"rank": 1, "event": {**traffic, "step": 2, **asdict(total)}})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 1, "event": {**traffic, "step": 2, **asdict(total)}})
     later = total + Traffic(
         steps=2, seconds=2.0, exchanges=2, exchanged_bytes=2_000_000, communication=1.0, exposed=0.0
     )
-    plugin.log_event("futurex-a", {"rank": 1, "event": {**traffic, "step": 4, **asdict(later)}})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 1, "event": {**traffic, "step": 4, **asdict(later)}})
     assert plugin.runs["a"].share == {1: {"exposed": 0.0, "hidden": 0.5, "megabytes_per_second": 1.0, "steps": 4}}
     again = {**traffic, "generation": 1, "step": 5}  # is counted from zero
-    plugin.log_event("futurex-a", {"rank": 1, "event": {**again, **asdict(total)}})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 1, "event": {**again, **asdict(total)}})
     late = {**traffic, "step": 4, **asdict(later)}  # of the generation before
-    plugin.log_event("futurex-a", {"rank": 1, "event": late})
+    plugin.log_event("futurex-a", {"run": "a", "rank": 1, "event": late})
     assert plugin.runs["a"].share[1]["steps"] == total.steps
     assert plugin.runs["a"].share[1]["exposed"] == total.exposed / total.seconds
     assert "step 5, loss 0.2, 10 samples/s, 1 localities" in plugin.runs["a"].headline
     for number in range(KEPT_RUNS):
-        plugin.log_event(f"futurex-{number}", {"rank": 0, "event": {}})
+        plugin.log_event("futurex-a", {"run": str(number), "rank": 0, "event": {}})
     assert len(plugin.runs) == KEPT_RUNS
     assert "a" not in plugin.runs

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,8 +85,9 @@ def test_what_asks_a_stopped_worker_ends_and_names_it(standing, monkeypatch, cap
 class _Closed:
     """A client whose channel is closed when it asks."""
 
-    def sync(self, function, *args):
-        return asyncio.run(function(*args))
+    def __init__(self):
+        self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
+        threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True).start()
 
     async def _run(self, *_, **__):
         raise CommClosedError("stream is closed")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from distributed import Client
@@ -36,17 +38,72 @@ def ask_workers(
     after ``seconds``. What ``lost`` returns, once one of them is lost, is raised as soon as that is known: Dask would
     go on to dial a process that has ended.
     """
-    found: dict[str, Any] = client.sync(_asked, client, function, args, list(workers), seconds, on_error, lost)
+    names = list(workers)
+    found: dict[str, Any] = wait_for(
+        client, lambda: client._run(function, *args, workers=names, on_error=on_error), workers=names, seconds=seconds,
+        lost=lost,
+    )  # fmt: skip
     return found
 
 
-async def _asked(
-    client: Client, function: Callable[..., Any], args: tuple[Any, ...], workers: list[str], seconds: float,
-    on_error: str, lost: Callable[[], Exception | None],
+def wait_for(
+    client: Client, begin: Callable[[], Awaitable[Any]], *, workers: Iterable[str], seconds: float,
+    lost: Callable[[], Exception | None] = _nobody,
+) -> Any:  # fmt: skip
+    """What comes of something that needs all of these workers, and begins in the event loop of Dask's client, where
+    that client's methods return what is awaited. It ends as :func:`ask_workers` does."""
+    names = list(workers)
+    return within(client, lambda: _awaited(client, begin, names, seconds, lost), seconds + 3 * SOON)
+
+
+def within(client: Client, begin: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+    """What comes of something that begins in the event loop of Dask's client. Raises TimeoutError after so many
+    seconds, and CommClosedError where the loop ends meanwhile.
+
+    `Client.sync`, where it is interrupted or the client is closed, leaves coroutines that nobody awaits, and says so.
+    """
+    loop = client.loop.asyncio_loop
+    outcome: Future[Any] = Future()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def awaited() -> Any:
+        async with asyncio.timeout(seconds):
+            return await begin()
+
+    def start() -> None:
+        if outcome.set_running_or_notify_cancel():
+            tasks.append(loop.create_task(awaited()))
+            tasks[0].add_done_callback(settle)
+
+    def settle(task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            outcome.set_exception(CommClosedError("the Dask client has been closed"))
+        elif (error := task.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(task.result())
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
+    try:
+        loop.call_soon_threadsafe(start)
+        return outcome.result(min(seconds + SOON, threading.TIMEOUT_MAX))
+    except BaseException:
+        if not outcome.cancel():
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                loop.call_soon_threadsafe(cancel)
+        raise
+
+
+async def _awaited(
+    client: Client, begin: Callable[[], Awaitable[Any]], workers: list[str], seconds: float,
+    lost: Callable[[], Exception | None],
 ) -> Any:  # fmt: skip
     if (error := lost()) is not None:
         raise error
-    asked = asyncio.ensure_future(client._run(function, *args, workers=workers, on_error=on_error))
+    asked = asyncio.ensure_future(begin())
     asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio warns
     first = min(seconds, config.patience())
     done = await _wait(asked, first, lost)

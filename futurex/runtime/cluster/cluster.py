@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import pickle
 import secrets
-import signal
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port
-from distributed.core import Status
 from distributed.protocol.pickle import dumps
 
 from futurex.errors import whole_number
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
-from futurex.runtime.cluster.asking import SOON, ask_workers, greet
+from futurex.runtime.cluster.asking import SOON, ask_workers, greet, wait_for
 from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
+from futurex.runtime.cluster.embedding import innermost, let_go, spared_interrupts
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
-from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
+from futurex.runtime.cluster.membership import (
+    TOPIC,
+    Connection,
+    MembershipPlugin,
+    listen,
+    no_longer_listen,
+    topic,
+    workers_of,
+)
 from futurex.runtime.cluster.pulse import Pulse
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.stacks import Ear
@@ -53,6 +58,7 @@ from futurex.uninterrupted import uninterrupted
 
 TRANSPORTS = ("auto", "local", "tcp", "ucx")
 _names = itertools.count(1)
+_SILENT = logging.CRITICAL + 1  # the scheduler calls it critical that a client has left while runs were under way
 _SHIP_TOGETHER = 1 << 16  # arguments larger than this travel once, as data, not inside every task
 
 
@@ -103,13 +109,14 @@ class Cluster:
             self._closing.callback(self._pulse.end)
             self._session = f"{self.client.id}-{uuid.uuid4().hex}"  # workers end it when this client has left
             self.addresses = self._found_workers()
-            self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
             if self._wanted is None:
                 self._check_versions()
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
             if self._wanted is not None:  # they run on this machine
                 self._ears = {address: ear for address, ear in self._ask(host.ear_of).items() if ear is not None}
-            self.client.subscribe_topic(TOPIC, self._left)
+            for name in (TOPIC, topic(self._session)):
+                listen(self.client, name, self)
+            self._note_lost()
             if self.size > 1:
                 self._open_session()
         except BaseException:
@@ -123,6 +130,11 @@ class Cluster:
         if target is None or hasattr(target, "__index__"):
             return self._embedded(config.threads() if target is None else target, threads)
         if isinstance(target, Client):
+            if target.asynchronous:
+                raise TypeError(
+                    "fx.Cluster waits for its client, and an asynchronous one cannot be waited for: give the "
+                    f"scheduler's address, fx.Cluster({target.scheduler.address!r})"
+                )
             return target
         if isinstance(target, str) or hasattr(target, "scheduler_address"):
             return self._connected(target)
@@ -136,22 +148,23 @@ class Cluster:
         each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
-        with dask.config.set(settings), _spared_interrupts():
+        with dask.config.set(settings), spared_interrupts():
             dashboard.register()
             try:
                 cluster = LocalCluster(
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0", memory_limit=0, env=environment, silence_logs=50,
+                    dashboard_address="127.0.0.1:0", memory_limit=0, env=environment,
+                    silence_logs=_SILENT,
                 )  # fmt: skip
             except Exception as error:
                 raise ClusterUnreachable(
-                    f"the embedded cluster did not start: {_innermost(error)}. In a script, what starts worker "
+                    f"the embedded cluster did not start: {innermost(error)}. In a script, what starts worker "
                     'processes stands below `if __name__ == "__main__":`; else `futurex doctor` says what this machine '
                     "lacks (shared memory, the loopback device, ports)"
                 ) from None
             self._wanted = n
             self._closing.callback(cluster.close, timeout=60)
-            self._closing.callback(cluster.sync, _let_go, cluster)
+            self._closing.callback(cluster.sync, let_go, cluster)
         with uninterrupted():  # one that is left in its middle is known to nobody, and has a thread
             client = Client(cluster, set_as_default=False, timeout=self._timeout)
             self._closing.callback(client.close, timeout=5)
@@ -182,7 +195,7 @@ class Cluster:
     def _register(self, *plugins: Any) -> None:
         try:
             for plugin in plugins:
-                self.client.register_plugin(plugin)
+                self._wait(partial(self.client.register_plugin, plugin), self._timeout)
         except Exception as error:
             if "No module named" not in str(error):
                 raise
@@ -199,12 +212,12 @@ class Cluster:
             raise ClusterUnreachable(
                 f"the Dask cluster has no workers after {self._timeout:g} s; start some with `dask worker ADDRESS`"
             ) from None
-        workers = workers_of(self.client)
+        workers = workers_of(self.client, self._timeout)
         return sorted(workers, key=lambda address: str(workers[address].get("name", address)))
 
     def _check_versions(self) -> None:
         """Before anything of ours is unpickled there. Dask asks; who has no version lacks the package."""
-        found = self.client.get_versions(packages=["futurex"])
+        found = self._wait(partial(self.client.get_versions, packages=["futurex"]), self._timeout)
         here = found["client"]["packages"]["futurex"]
         others: dict[str, list[str]] = {}
         for where, about in (("the scheduler", found["scheduler"]), *found["workers"].items()):
@@ -237,6 +250,11 @@ class Cluster:
             self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline(),
             lost=self._lost,
         )  # fmt: skip
+
+    def _wait(self, begin: Callable[[], Any], seconds: float | None = None) -> Any:
+        """The same for what Dask does with all localities, or with the scheduler: it would wait without an end."""
+        seconds = seconds or config.deadline()
+        return wait_for(self.client, begin, workers=self.addresses, seconds=seconds, lost=self._lost)
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -280,8 +298,9 @@ class Cluster:
             self._close()
 
     def _close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.client.unsubscribe_topic(TOPIC)
+        for name in (TOPIC, topic(self._session)):
+            with contextlib.suppress(Exception):
+                no_longer_listen(self.client, name, self)
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
         for run in under_way:
             run.detach()
@@ -307,9 +326,14 @@ class Cluster:
                 "closed; make a new fx.Cluster"
             )
 
-    def _left(self, event: Any) -> None:
-        _, message = event
-        address = message["left"]
+    def hear(self, name: str, message: Any) -> None:
+        """Of a worker that has left, or what a locality tells of a run (called by Dask's client)."""
+        if name == TOPIC:
+            self._left(message["left"])
+        elif (run := self._runs.get(message["run"])) is not None:
+            run.hear(message["rank"], message["event"])
+
+    def _left(self, address: str) -> None:
         if self._wanted is not None:
             # Dask starts lost workers again, but not one that is lost a second time while it looks for the first time.
             patience = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout")) + 1.0
@@ -323,10 +347,17 @@ class Cluster:
         for run in list(self._runs.values()):
             run.lost(address)
 
+    def _note_lost(self) -> None:
+        """Those that left before this object heard of it."""
+        there = workers_of(self.client, self._timeout)
+        for address in self.addresses:
+            if address not in there and self._gone is None:
+                self._gone = address
+
     def _lost(self) -> LocalityLost | None:
         """Of the first locality that is lost, if one is; each time another error, with the frames of its own raise."""
-        gone = self._gone
-        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, "an earlier run")
+        gone, during = self._gone, "an earlier run" if self._generation else "the time before a run"
+        return None if gone is None else LocalityLost(self.addresses.index(gone), gone, during)
 
     def _refill(self) -> None:
         if self.client.status == "running" and self._wanted is not None:
@@ -350,9 +381,8 @@ class Cluster:
         self._check_open()
         array = plain_array(x, "what is tiled")
         parts = cut(array, axis, self.size)
-        self._ask(os.getpid)  # before Dask waits for them
         shards = [
-            self.client.scatter(part, workers=[address], hash=False)
+            self._wait(partial(self.client.scatter, part, workers=[address], hash=False))
             for part, address in zip(parts, self.addresses, strict=True)
         ]
         self._ask(host.align, [shard.key for shard in shards])
@@ -373,7 +403,7 @@ class Cluster:
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
-        shipped = self._shipped(prepared)
+        shipped, pickled = self._shipped(prepared), dumps(function)
         with self._lock:  # they are asked in the order of their generations
             self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
             generation = self._generation
@@ -383,7 +413,7 @@ class Cluster:
             calls = {}
             for rank, address in enumerate(self.addresses):
                 mine = tuple(tiled.shards[rank] for tiled in shards)
-                args = name, self._session, generation, rank, self.size, function, shipped, mine
+                args = name, self._session, generation, rank, self.size, pickled, shipped, mine
                 calls[f"futurex-{name}-{rank}"] = address, args
             tasks = submit_together(self.client, self._session, host.run_spmd, calls)
         run.watch(tasks)
@@ -442,8 +472,9 @@ class Cluster:
         handed = [dumps(arg.take()) for arg in args if isinstance(arg, Once)]
         names = itertools.count()
         named = tuple(Handed(next(names)) if isinstance(arg, Once) else arg for arg in args)
-        ask(
-            self.client, TRIES, do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
+        self._asked(
+            seconds=config.deadline() / TRIES,  # all data of the run are on their way
+            do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
             spec=dumps((self.transport, function, named)), about=dumps((settings, about)), handed=handed,
         )  # fmt: skip
         return self._followed(name, settings)
@@ -454,7 +485,7 @@ class Cluster:
         Raises LookupError, naming those there are, where there is none of this name.
         """
         self._check_open()
-        settings, about = pickle.loads(ask(self.client, TRIES, do="about", run=name))
+        settings, about = pickle.loads(self._asked(do="about", run=name))
         return self._followed(name, settings), about
 
     def scale(self, n: int) -> None:
@@ -471,6 +502,15 @@ class Cluster:
         if self._wanted is not None:
             self._wanted = n
         self.client.cluster.scale(n)
+
+    def _asked(self, **request: Any) -> Any:
+        try:
+            return ask(self.client, TRIES, **request)
+        except OSError as error:
+            raise ClusterUnreachable(
+                f"the scheduler at {self._connection.address} does not answer ({str(error) or type(error).__name__}); "
+                "end it, and make a new fx.Cluster, or have a higher FUTUREX_DEADLINE where it takes in much data"
+            ) from None
 
     def _followed(self, name: str, settings: Settings) -> ElasticRun:
         run = ElasticRun(name, self.client, settings)
@@ -507,8 +547,7 @@ class Cluster:
         nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in flatten(args)[0])
         if nbytes < _SHIP_TOGETHER:
             return args
-        self._ask(os.getpid)  # before Dask waits for them
-        [data] = self.client.scatter([args], broadcast=True, hash=False)
+        [data] = self._wait(partial(self.client.scatter, [args], broadcast=True, hash=False))
         return data
 
     def _abort(self, generation: int) -> None:
@@ -518,51 +557,6 @@ class Cluster:
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         ask_workers(self.client, host.end_generation, self._session, generation, workers=alive, seconds=SOON)
-
-
-def _innermost(error: BaseException) -> str:
-    """What an exception was raised for, in the end."""
-    while (before := error.__cause__ or error.__context__) is not None:
-        error = before
-    return f"{type(error).__name__}: {str(error).rstrip('.')}"
-
-
-async def _let_go(cluster: LocalCluster) -> None:
-    """Have no lost worker started again; those that are starting are killed, because Dask would wait for them. One that
-    is being spawned has no number yet, by which it could be."""
-    for nanny in cluster.workers.values():
-        nanny.close_gracefully()
-    end = time.monotonic() + _SPAWNING
-    while True:
-        processes = [nanny.process for nanny in cluster.workers.values() if nanny.process is not None]
-        starting = [process for process in processes if process.status == Status.starting]
-        numbers = [process.pid for process in starting]
-        for number in filter(None, numbers):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
-        if None not in numbers or time.monotonic() > end:
-            return
-        await asyncio.sleep(0.02)
-
-
-_SPAWNING = 20.0
-"""Seconds within which a process has a number, on a busy machine, too."""
-
-
-@contextlib.contextmanager
-def _spared_interrupts() -> Iterator[None]:
-    """Threads and processes begun in the block never see SIGINT; what this process is sent comes when it ends.
-
-    Ctrl-C and a notebook's interrupt go to the whole process group, and are meant for the driver alone. A cluster that
-    is interrupted while it starts would leave workers.
-    """
-    resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
-    with uninterrupted():  # older threads, as NumPy's BLAS has, take what this one blocks, and Python acts in this one
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(transport: str, timeout: float, unknown: dict[str, Any]) -> None:

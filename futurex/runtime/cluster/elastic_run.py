@@ -11,6 +11,7 @@ from typing import Any
 from distributed import Client
 from distributed.comm import CommClosedError
 
+from futurex.runtime.cluster.asking import within
 from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers, scheduler_lost
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import Settings
@@ -108,8 +109,9 @@ class ElasticRun(SpmdRun):
             self.finish(results)
 
 
-def ask(client: Client, tries: int = 1, **request: Any) -> Any:
-    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back."""
+def ask(client: Client, tries: int = 1, seconds: float | None = None, **request: Any) -> Any:
+    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back, within
+    so many seconds each."""
 
     async def call() -> Any:
         if client.scheduler is None:
@@ -118,7 +120,7 @@ def ask(client: Client, tries: int = 1, **request: Any) -> Any:
 
     while True:
         try:
-            return client.sync(call, callback_timeout=_UNREACHABLE + _PATIENCE)
+            return within(client, call, seconds or _UNREACHABLE + _PATIENCE)
         except (CommClosedError, TimeoutError):  # the latter also where this process was stopped for a while
             tries -= 1
             if not tries or client.status == "closed":

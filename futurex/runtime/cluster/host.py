@@ -244,13 +244,14 @@ def run_spmd(
     generation: int,
     rank: int,
     size: int,
-    function: Any,
+    function: bytes,
     args: tuple[Any, ...],
     mine: tuple[Any, ...],
 ) -> Any:
     """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, for the marks :class:`Mine`.
 
-    Every run is a generation of its own, so that no message of one can be taken for another's.
+    The function comes pickled: only workers need what it is made of, and can say what they lack. Every run is a
+    generation of its own, so that no message of one can be taken for another's.
     """
     host = host_of(get_worker())
     communicator = host.begin_generation(session, generation) if size > 1 else None
@@ -258,7 +259,7 @@ def run_spmd(
         raise StaleGeneration(f"run {run!r} (generation {generation}) ended before rank {rank} started")
 
     def emit(event: dict[str, Any]) -> None:
-        host.worker.log_event(topic(run), {"rank": rank, "event": event})
+        host.worker.log_event(topic(session), {"run": run, "rank": rank, "event": event})
 
     locality = Locality(rank, size, host.threads, emit, communicator, host.plans)
     with host.lock:
@@ -266,10 +267,21 @@ def run_spmd(
         for command in host.waiting.pop(run, []):
             locality.deliver(command)
     try:
-        return _on_compute_thread(function, locality, [_resolved(arg, host, mine) for arg in args])
+        return _on_compute_thread(_unpickled(function), locality, [_resolved(arg, host, mine) for arg in args])
     finally:
         with host.lock:
             del host.running[run]
+
+
+def _unpickled(function: bytes) -> Any:
+    try:
+        return pickle.loads(function)  # from the driver, over Dask's own channel
+    except ModuleNotFoundError as error:
+        error.add_note(
+            f"this worker has no module {error.name!r}: start workers where it can be imported, or send it to those "
+            "there are with cluster.client.upload_file(path)"
+        )
+        raise
 
 
 def _on_compute_thread(function: Any, locality: Locality, args: list[Any]) -> Any:
@@ -285,8 +297,11 @@ def _on_compute_thread(function: Any, locality: Locality, args: list[Any]) -> An
     thread = threading.Thread(target=body, name="compute", daemon=True)
     thread.start()
     thread.join()
-    if "error" in outcome:
-        raise outcome["error"]
+    error = outcome.get("error")
+    if error is not None and not isinstance(error, Exception):  # Dask ends a worker whose task raises such
+        raise RuntimeError(f"the function asked its process to end: {error!r}") from error
+    if error is not None:
+        raise error
     return outcome["result"]
 
 

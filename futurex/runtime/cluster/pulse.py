@@ -6,10 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from distributed import Client
 
 from futurex.runtime import config
+from futurex.runtime.cluster.asking import within
 from futurex.runtime.cluster.membership import Connection
 from futurex.runtime.cluster.run import ClusterRun
 
@@ -52,7 +54,7 @@ class Pulse:
                     self._thread = None
                     return
             try:
-                self._client.sync(self._client.scheduler.identity, n_workers=0, callback_timeout=step)
+                within(self._client, partial(self._client.scheduler.identity, n_workers=0), step)
                 answered, tries = time.monotonic(), 0
             except (OSError, TimeoutError):
                 tries += 1

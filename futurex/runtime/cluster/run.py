@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
 import time
 import types
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import dask
 import distributed
 from distributed import Client, Future
-from distributed.client import ClosedClientError
 
+from futurex.runtime import config
 from futurex.runtime.alignment import aligned
-from futurex.runtime.cluster.asking import SOON, ask_workers
+from futurex.runtime.cluster.asking import SOON, ask_workers, wait_for
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
-from futurex.runtime.cluster.membership import Connection, topic
+from futurex.runtime.cluster.membership import Connection
 from futurex.runtime.cluster.stacks import Ear, whereabouts
 from futurex.runtime.collectives import CollectiveError
-from futurex.runtime.group import Command, SpmdRun
+from futurex.runtime.group import Command, Event, SpmdRun
 from futurex.runtime.stall import Reports
 from futurex.runtime.transport import TransportError
 
@@ -58,7 +55,6 @@ class ClusterRun(SpmdRun):
         self._settling: threading.Timer | None = None
         self._failed_at = 0.0
         self._ended = False
-        client.subscribe_topic(topic(name), _Handler(self))
 
     def watch(self, tasks: Sequence[Future]) -> None:
         """Follow the tasks, one a rank."""
@@ -79,7 +75,7 @@ class ClusterRun(SpmdRun):
             if self._ended:
                 return
             self._ended = True
-        self._close()
+        self._tasks = []  # nobody is told what becomes of them
         self.finish(None, ClusterUnreachable(
             f"the cluster was closed while run {self.name!r} was under way; wait for the result before it is closed, "
             "inside the block `with fx.Cluster(...)`"
@@ -95,15 +91,12 @@ class ClusterRun(SpmdRun):
         """The scheduler says nothing any more."""
         self._failed(0, scheduler_lost(self.name, why))
 
-    def hear(self, event: Any) -> None:
-        """Something of the run's topic."""
-        _, message = event
-        if not isinstance(message, dict) or "rank" not in message:
-            return
-        quiet = [rank for rank in self._stalls.hear(message["event"]) if self._addresses[rank] in self._ears]
+    def hear(self, rank: int, event: Event) -> None:
+        """A locality has told something."""
+        quiet = [rank for rank in self._stalls.hear(event) if self._addresses[rank] in self._ears]
         if quiet:
             threading.Thread(target=self._ask_where, args=(quiet,), name="ask-where", daemon=True).start()
-        self.publish(int(message["rank"]), message["event"])
+        self.publish(rank, event)
 
     def _ask_where(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
@@ -128,12 +121,15 @@ class ClusterRun(SpmdRun):
 
     def _gather(self) -> None:
         try:
-            results = self._client.gather(self._tasks)
+            results = wait_for(
+                self._client, partial(self._client.gather, self._tasks), workers=self._addresses,
+                seconds=config.deadline(),
+            )  # fmt: skip
         except Exception as error:
+            error.add_note(f"what the localities returned to run {self.name!r} could not be fetched")
             self._failed(0, error)
             return
         self._tasks = []  # else the workers would keep the results for as long as somebody keeps the run
-        self._close()
         self.finish([aligned(result) for result in results])
 
     def _failed(self, rank: int, error: BaseException) -> None:
@@ -169,7 +165,6 @@ class ClusterRun(SpmdRun):
         lasting = self._stalls.lasting(self._failed_at)
         if lasting and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
             cause.add_note("\n".join(lasting))
-        self._close()
         self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
         if not self._connection.stands:
             return
@@ -180,21 +175,6 @@ class ClusterRun(SpmdRun):
             except Exception as error:
                 log.info("run %r has failed, and its end did not reach every worker: %s", self.name, error)
         self._tasks = []
-
-    def _close(self) -> None:
-        with contextlib.suppress(ClosedClientError):
-            self._client.unsubscribe_topic(topic(self.name))
-
-
-class _Handler:
-    """Hears for a run as long as that is there: Dask keeps handlers for ever, and with them what they refer to."""
-
-    def __init__(self, run: ClusterRun) -> None:
-        self._run = weakref.ref(run)
-
-    def __call__(self, event: Any) -> None:
-        if (run := self._run()) is not None:
-            run.hear(event)
 
 
 def _behind_dask(traceback: types.TracebackType | None) -> types.TracebackType | None:

@@ -15,7 +15,6 @@ from typing import Any
 from distributed import Scheduler, SchedulerPlugin
 from distributed.comm import CommClosedError
 
-from futurex.runtime.cluster.membership import topic
 from futurex.runtime.elastic.coordinator import (
     Action,
     Alive,
@@ -40,7 +39,9 @@ from futurex.runtime.elastic.coordinator import (
 from futurex.runtime.transport.auth import Secret
 
 OP = "futurex_elastic"
+TOPIC = "futurex-elastic"  # of the events of all these runs
 KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
+KEPT_BYTES = 1 << 28  # of their results; those of the last one are there in any case
 _RETIRING = frozenset({"close_workers", "remove", "stimulus_id"})  # how; other options say which
 PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank, or of it in a generation, matters
 
@@ -97,7 +98,7 @@ class SupervisedRun:
             self._events = [each for each in self._events if _name(*each[1:]) != name]
         self._events.append((self._numbered, rank, event))
         self._numbered += 1
-        self._scheduler.log_event(topic(self.name), {"rank": rank, "event": event})  # for the dashboard
+        self._scheduler.log_event(TOPIC, {"run": self.name, "rank": rank, "event": event})  # for the dashboard
         self._wake()
 
     def engages(self, worker: str) -> bool:
@@ -280,8 +281,11 @@ class ElasticPlugin(SchedulerPlugin):
             raise ValueError(f"there is an elastic run {run!r} already, and it has not ended: choose another name")
         self._runs.pop(run, None)
         ended = [name for name, each in self._runs.items() if each.over is not None]
-        for name in ended[: max(0, len(ended) - KEPT_RUNS + 1)]:
-            del self._runs[name]
+        kept = 0
+        for number, name in enumerate(reversed(ended)):
+            kept += sum(map(len, self._runs[name].results))
+            if number >= KEPT_RUNS - 1 or (number and kept > KEPT_BYTES):
+                del self._runs[name]
         self._runs[run] = SupervisedRun(run, token, spec, handed, about, Settings(**settings), self._scheduler)
         self._runs[run].begin()
 

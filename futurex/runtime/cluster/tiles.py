@@ -9,6 +9,7 @@ import numpy as np
 
 from futurex.errors import whole_number
 from futurex.partition.mesh import Shard, local_part
+from futurex.runtime import config
 from futurex.runtime.cluster.errors import ClusterUnreachable
 from futurex.tree.aval import Aval
 
@@ -46,7 +47,7 @@ class Tiled:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         try:
-            whole = np.concatenate([shard.result() for shard in self.shards], self.axis)
+            whole = np.concatenate([shard.result(config.deadline()) for shard in self.shards], self.axis)
         except Exception as error:  # Dask has many names for it
             raise ClusterUnreachable(
                 f"{self!r} cannot be gathered ({error!r}): its cluster has been closed, or has lost a worker; gather "

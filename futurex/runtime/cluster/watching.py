@@ -96,11 +96,11 @@ class TrainingPlugin(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """An event was logged, of a run or of anything else."""
-        if not topic.startswith(_PREFIX) or not isinstance(msg, dict) or not {"rank", "event"} <= msg.keys():
+        if not topic.startswith(_PREFIX) or not isinstance(msg, dict) or not {"run", "rank", "event"} <= msg.keys():
             return
         if not isinstance(msg["event"], dict):
             return
-        name = topic.removeprefix(_PREFIX)
+        name = msg["run"]
         if name not in self.runs:
             while len(self.runs) >= KEPT_RUNS:
                 del self.runs[next(iter(self.runs))]
