@@ -425,9 +425,6 @@ class Tracer:
     def __repr__(self) -> str:
         return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
-    def tolist(self) -> Any:
-        return current().remember(self._known("the list").tolist())
-
     # -- NumPy's protocols -------------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
