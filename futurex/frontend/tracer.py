@@ -425,6 +425,11 @@ class Tracer:
     def __repr__(self) -> str:
         return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
+    def tolist(self) -> Any:
+        from futurex.frontend.numpy_api.methods import tolist
+
+        return tolist(self)
+
     # -- NumPy's protocols -------------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

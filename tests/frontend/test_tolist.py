@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import futurex as fx
 from tests.compare import check
 
 
@@ -55,3 +56,9 @@ def test_small_arrays_become_lists_of_numbers(function, x):
 @pytest.mark.parametrize("function", [long, as_many_as_data_says])
 def test_longer_ones_and_those_of_unknown_size_are_plain(function):
     check(function, np.array([3.0, 1.0, 2.0]), staged=False)
+
+
+def test_of_a_future_it_is_numpys_own_list():
+    numbers = fx.futurize(lambda x: x * 2)(np.arange(3.0)).tolist()
+    assert numbers == [0.0, 2.0, 4.0]
+    assert {type(number) for number in numbers} == {float}

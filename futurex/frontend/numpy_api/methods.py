@@ -177,8 +177,8 @@ def _item(self: Tracer, *args: Any) -> Any:
     return number_of(emit("reshape", node, shape=()) if node.ndim else node, node.dtype.kind)
 
 
-def _tolist(self: Tracer) -> Any:
-    """The elements as Python's numbers, in lists."""
+def tolist(self: Tracer) -> Any:
+    """The elements as Python's numbers, in lists. It is no method of futures: these wait, and give NumPy's own list."""
     if self._node.op == "const":
         return current().remember(self._node.value.tolist())
     if not self.aval.static:
@@ -210,8 +210,7 @@ METHODS.update(
         )
     },
     sort=_in_place("sort"), partition=_in_place("partition"), choose=_choose, clip=_clip, compress=_compress,
-    astype=_astype, fill=_fill, copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, tolist=_tolist,
-    to_device=_to_device,
+    astype=_astype, fill=_fill, copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
     __array_namespace__=lambda self, *, api_version=None: np,
     __deepcopy__=lambda self, memo: self if self.is_scalar else _copy(self, "K"),
 )  # fmt: skip
