@@ -332,6 +332,10 @@ class Array:
     def __bool__(self) -> bool:
         return bool(self.result())
 
+    def tolist(self) -> Any:
+        """NumPy's own list, of Python's numbers: it waits for them, as ``float()`` does."""
+        return self.result().tolist()
+
     def __float__(self) -> float:
         return float(self.result())
 

@@ -30,6 +30,8 @@ from futurex.frontend.numpy_api.source import IMPLEMENTATIONS, PURE, is_walked, 
 from futurex.frontend.outside import (
     any_traced,
     entered_whole,
+    extended,
+    gives_items,
     guard_function,
     items,
     made_of,
@@ -57,6 +59,7 @@ MUTATORS = frozenset((
     "appendleft", "extendleft", "popleft", "rotate",
     "subtract", "move_to_end",
 ))  # fmt: skip
+_EXTENDING = {"extend": "append", "extendleft": "appendleft"}
 _COMPARING = frozenset({"index", "count", "sort", "remove"})
 _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools", "string", "re", "numbers", "typing"})
 _PURE_BUILTINS = frozenset(
@@ -407,6 +410,9 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))
     elif name != "update" or not isinstance(args[0] if args else None, dict):  # whose keys were hashed before
         refuse_special(*args[:1])
+    if name in _EXTENDING and len(args) == 1 and gives_items(args[0]):
+        extended(owner, args[0], _EXTENDING[name])
+        return None
     with python():
         result = function(*args, **kwargs)
     made = name == "copy" and isinstance(result, list | dict | set | collections.deque)

@@ -36,6 +36,8 @@ from futurex.frontend.outside import (
     captured_value,
     check_state,
     describes,
+    extended,
+    gives_items,
     guard_library,
     guard_method,
     is_internal_class,
@@ -200,7 +202,10 @@ class Runtime:
     @staticmethod
     def mapping(value: Any) -> Any:
         """What Python itself takes the entries of: ``**value``."""
-        return entered(value)
+        value = entered(value)
+        if gives_items(value) and not (isinstance(value, dict) and type(value).__iter__ is dict.__iter__):
+            raise Escape(f"** of a {type(value).__qualname__}", "what it gives is not known to the tracer")
+        return value
 
     @staticmethod
     def filled(value: Any) -> Any:
@@ -326,6 +331,8 @@ class Runtime:
         if type(container) is dict and keyed.is_open(index):
             keyed.put_item(container, index, value)
             return
+        if isinstance(index, slice) and gives_items(value):
+            value = list(items(value))
         what = f"an item of a {type(container).__name__}"
         if not hasattr(type(container), "__setitem__"):  # Python's own error, also where an array was changed in place
             with python():
@@ -354,8 +361,12 @@ class Runtime:
             if target is None and isinstance(value, _NUMBERS):
                 refused(_IN_PLACE[name], target, value)
             return cls.binary(name, target, value)
+        if isinstance(target, list) and name == "add" and (gives_items(value) or hasattr(type(value), "__next__")):
+            return extended(target, value)
         if not isinstance(value, (*_NUMBERS, *_CONTAINERS)):
-            check_deferring(target, value, in_place=not target.is_scalar)
+            refuse_special(value)
+            if isinstance(target, Tracer):
+                check_deferring(target, value, in_place=not target.is_scalar)
         return _IN_PLACE[name](target, value)
 
     @staticmethod

@@ -530,6 +530,21 @@ def items(value: Any) -> Any:
     return _entered_items(iterator)
 
 
+def gives_items(value: Any) -> bool:
+    """Does a class of the user's say what is gone over? Python's own code would run its methods, unseen."""
+    names = ("__iter__", "__getitem__", "keys")
+    return not is_internal_class(value) and any(
+        type(getattr(type(value), name, None)) is types.FunctionType for name in names
+    )
+
+
+def extended(target: Any, values: Any, append: str = "append") -> Any:
+    """A list or deque with what something gives at its end, or its other one: one by one, as Python adds them."""
+    for value in items(values):
+        getattr(target, append)(value)
+    return target
+
+
 def is_internal_class(value: Any) -> bool:
     return type(value).__module__.split(".")[0] == "futurex"
 

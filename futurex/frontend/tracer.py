@@ -426,7 +426,9 @@ class Tracer:
         return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
     def tolist(self) -> Any:
-        return current().remember(self._known("the list").tolist())
+        from futurex.frontend.numpy_api.methods import tolist
+
+        return tolist(self)
 
     # -- NumPy's protocols -------------------------------------------------------------------------------------------
 

@@ -19,6 +19,20 @@ def staged_assertions(x):
     return x + 1
 
 
+@cases(V, 7)
+@cases(-V, 7)
+def assertions_that_are_known_to_fail_where_data_leads(x, n):
+    if x[0] > 100:
+        x = x * 2
+    elif x[0] < 0:
+        x = x + 1
+    else:
+        assert n < 0, f"of {n}"
+    if x[1] > 1.5:
+        assert n == 8
+    return x
+
+
 @cases(V)
 @cases(-V)
 def staged_raises(x):

@@ -294,7 +294,6 @@ NOT_CHECKED = {
 PLAIN = {
     "resize": "memory that grows in place",
     "setflags": "whether an array may be written",
-    "tolist": "Python needs the values",
     "tobytes": "Python needs the values",
     "base": "which object owns the memory",
     "data": "an address",

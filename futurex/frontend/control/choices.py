@@ -90,14 +90,14 @@ def assert_not(test: Any, error: Exception) -> None:
 
 def assert_(test: Any, message: Callable[[], Any] | None) -> None:
     """``assert test, message``: checked at run time when the test is traced."""
-    if not is_unknown(test):
-        if not test:
-            raise AssertionError(*(() if message is None else (message(),)))
-        return
 
     def fail() -> None:
         error = AssertionError(*(() if message is None else (message(),)))
-        mark(error)
+        mark(error)  # also where it is known to fail: data may have led here
         raise error
 
+    if not is_unknown(test):
+        if not test:
+            fail()
+        return
     if_(test, lambda: None, fail, lambda: (), lambda state: None, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from futurex.ops.control import Failure
 from futurex.ops.python import Text, Value
 from futurex.tree.node import const
 
+LISTED = 64
+"""How many elements of an array may become numbers of a list: each is one of the trace."""
 HANDLERS[np.shape] = lambda a: tuple(map(as_number, _described(a).shape))
 HANDLERS[np.ndim] = lambda a: _described(a).ndim
 HANDLERS[np.size] = lambda a, axis=None: as_number(abstract(a).size if axis is None else abstract(a).shape[axis])
@@ -172,6 +175,24 @@ def _item(self: Tracer, *args: Any) -> Any:
     else:
         raise ValueError("incorrect number of indices for array")
     return number_of(emit("reshape", node, shape=()) if node.ndim else node, node.dtype.kind)
+
+
+def tolist(self: Tracer) -> Any:
+    """The elements as Python's numbers, in lists. It is no method of futures: these wait, and give NumPy's own list."""
+    if self._node.op == "const":
+        return current().remember(self._node.value.tolist())
+    if not self.aval.static:
+        raise Escape("the list of an array of unknown shape", "how long it is depends on data", "keep it an array")
+    if self.aval.size > LISTED:
+        raise Escape("the list of an array", f"it has more than {LISTED} elements", "keep it an array")
+    return _nested(new_array(emit("reshape", self._node, shape=(self.aval.size,))), self.shape)
+
+
+def _nested(elements: Tracer, shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return _item(elements)
+    size = math.prod(shape[1:])
+    return current().remember([_nested(elements[k * size : (k + 1) * size], shape[1:]) for k in range(shape[0])])
 
 
 def _to_device(self: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:
