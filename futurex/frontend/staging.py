@@ -14,6 +14,7 @@ from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, VARIANTS, Brake, in_vain, of_kinds, say
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
+from futurex.frontend.errors import Late
 from futurex.frontend.forsaken import Kinds
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
@@ -24,6 +25,7 @@ from futurex.frontend.lying import lying_of, may_write
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.nested import waited_for
 from futurex.frontend.observe import Observer
+from futurex.frontend.patience import Deadline
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.printed import printed_here, without_printed
 from futurex.frontend.replay import repeats
@@ -131,8 +133,9 @@ class Futurized(Standing, Generic[P, R]):
             if key is None:
                 self._acts = self._acts or False
                 return self._run_plain(args, kwargs)
-            variant = self._variant(key, args, kwargs, rests=True)
+            variant = self._variant(key, args, kwargs, leaves)
             if variant is None:
+                self._acts = self._acts or False
                 return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
@@ -223,10 +226,23 @@ class Futurized(Standing, Generic[P, R]):
                 return variant
         return None
 
-    def _variant(self, key: Key, args: Any, kwargs: Any, *, rests: bool = False) -> Variant | None:
-        """The trace for a call. With ``rests`` None where tracing has been in vain for too long."""
+    def _variant(self, key: Key, args: Any, kwargs: Any, given: list[Any] | None = None) -> Variant | None:
+        """The trace for a call. Of one whose leaves are ``given`` None where tracing has been in vain for too long, or
+        takes too long for a call without arrays."""
         if (variant := self._held(key)) is not None:
             return variant
+        free = given is None or not (self._means_numpy and self._may_be_plain)
+        deadline = Deadline() if free or given is None else self._brake.patience.deadline(given)
+        if deadline is None:
+            return None
+        try:
+            return self._new_variant(key, args, kwargs, given is not None, deadline)
+        except Late:
+            self._brake.was_late()
+            return None
+
+    def _new_variant(self, key: Key, args: Any, kwargs: Any, rests: bool, deadline: Deadline) -> Variant | None:
+        """A trace for a call that has none. Raises Late behind the deadline."""
         with self._lock:
             if (variant := self._held(key)) is not None:  # another thread may have traced it meanwhile
                 return variant
@@ -243,10 +259,10 @@ class Futurized(Standing, Generic[P, R]):
                 return found.variant
             if rests and self._rests(key, structure):
                 return None
-            if found is not None and (symbolic := self._symbolic(found, leaves, structure)) is not None:
+            if found is not None and (symbolic := self._symbolic(found, leaves, structure, deadline)) is not None:
                 return symbolic
             self._variants.forget()
-            variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
+            variant = self._traced(leaves, structure, None, self._variants.get(key, ()), deadline)
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.lying = lying_of(variant, leaves)
@@ -269,9 +285,11 @@ class Futurized(Standing, Generic[P, R]):
         if variants:
             self._lanes = tuple(each for each in self._lanes if all(each.variant is not gone for gone in variants))
 
-    def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
+    def _symbolic(
+        self, found: Symbolic, leaves: list[Any], structure: Structure, deadline: Deadline
+    ) -> Variant | None:
         """A trace for many sizes, which the calls so far suggest, if it is possible."""
-        variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
+        variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else (), deadline)
         found.variant = variant
         if variant.graph is None or needs_sizes(variant.graph):
             found.variant, found.refused = None, True
@@ -291,9 +309,9 @@ class Futurized(Standing, Generic[P, R]):
         return True
 
     def _traced(
-        self, leaves: list[Any], structure: Structure, opened: Any = None, before: Sequence[Variant] = ()
+        self, leaves: list[Any], structure: Structure, opened: Any, before: Sequence[Variant], deadline: Deadline
     ) -> Variant:
-        variant = trace_call(self.plain, leaves, structure, self._fragments, opened, before)
+        variant = trace_call(self.plain, leaves, structure, self._fragments, opened, before, deadline)
         variant.device, variant.limit = self._device, self._limit
         if self._precision and variant.graph is not None:
             variant.graph = lower_precision(variant.graph, self._precision)
@@ -497,6 +515,8 @@ class Futurized(Standing, Generic[P, R]):
         lines += explain.paragraphs(traces) if traces else explain.not_traced_yet(self._fragments)
         if self._brake.impatient:
             lines.append("- other calls run as plain NumPy: traces took longer than the calls that they were made for")
+        if self._brake.patience.was_lost:
+            lines.append("- other calls run as plain Python: a trace without arrays took longer than the calls are worth")
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:
