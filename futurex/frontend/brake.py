@@ -14,7 +14,7 @@ from typing import Any
 
 from futurex.frontend.keys import remedy
 from futurex.frontend.outside import is_users
-from futurex.frontend.patience import Patience
+from futurex.frontend.patience import Deadline, Patience
 from futurex.frontend.variants import Variant
 from futurex.frontend.within import Within
 from futurex.ops.plainly import plainly
@@ -125,15 +125,15 @@ class Brake:
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
 
-    def was_late(self) -> None:
+    def was_late(self, deadline: Deadline, args: tuple[Any, ...]) -> None:
         """A trace was left, since it took too long."""
-        self._last, took, self._since = None, time.perf_counter() - self._since, 0.0
-        self.patience.was_late(took)
+        self._last, self._since = None, 0.0
+        self.patience.was_late(deadline, args)
 
     def plain(self, function: Callable[..., Any], make: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that goes as plain NumPy: ``make(function, args, kwargs)``, futurized functions in it as is faster."""
         if self._within is None:
-            self._within = Within(plainly(function), plainly(function, throughout=True))
+            self._within = Within(plainly(function, itself=self.patience.was_lost), plainly(function, throughout=True))
         if not (self._trying or self._enough):
             return self.patience.plain(self._within.call, make, args, kwargs)
         began = time.perf_counter()
@@ -165,7 +165,6 @@ class Brake:
         now = time.perf_counter()
         self._took, self._since = now - self._since if self._since else 0.0, 0.0
         variant.cost += self._took
-        self.patience.traced(self._took)
         _Traces.seconds += self._took
         self._spent += self._took
         self._seen = now, _Traces.seconds

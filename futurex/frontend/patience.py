@@ -31,30 +31,38 @@ _OF_ARRAYS = frozenset({np.ndarray, Array, *GENERATORS})
 class Deadline:
     """When a trace is late. From the first array on that it meets it never is."""
 
-    __slots__ = ("_at", "arrays")
+    __slots__ = ("_at", "_seconds", "arrays")
 
     def __init__(self, seconds: float = math.inf, *, arrays: bool = True) -> None:
-        self._at = time.perf_counter() + seconds
+        self._seconds, self._at = seconds, 0.0
         self.arrays = arrays  # may the call have to do with some?
 
     def look(self) -> None:
-        """Go on, unless it is too late."""
-        if time.perf_counter() > self._at:
+        """Go on, unless it is too late. Time runs from the first look on: whole files may have been read before."""
+        if not self._at:
+            self._at = time.perf_counter() + self._seconds
+        elif time.perf_counter() > self._at:
             raise Late
 
     def lift(self) -> None:
         """The trace has met an array."""
         self._at, self.arrays = math.inf, True
 
+    @property
+    def spent(self) -> float:
+        """Seconds since the first look."""
+        return time.perf_counter() - self._at + self._seconds if self._at else 0.0
+
 
 class Patience:
     """What the traces of a function may take that meet no arrays. Threads may call at once: seconds that are lost do no
     harm."""
 
-    __slots__ = ("_inside", "_left", "_needed")
+    __slots__ = ("_inside", "_kinds", "_left", "_needed")
 
     def __init__(self) -> None:
         self._left, self._needed = FIRST, 0.0  # seconds that traces may take, and of which a new one would be done
+        self._kinds: tuple[type, ...] | None = None  # of the arguments of the call whose trace was left last
         self._inside = False
 
     def deadline(self, leaves: Iterable[Any]) -> Deadline | None:
@@ -66,18 +74,24 @@ class Patience:
             return Deadline(arrays=False)
         return Deadline(self._left, arrays=False) if self._left > self._needed else None
 
+    def refuses(self, args: tuple[Any, ...], kwargs: Any) -> bool:
+        """Would a call like the one whose trace was left have none?"""
+        return self._left <= self._needed and not kwargs and tuple(map(type, args)) == self._kinds
+
     @property
     def was_lost(self) -> bool:
         """Was a trace left that took too long?"""
         return self._needed > 0
 
-    def traced(self, seconds: float) -> None:
-        """A trace took so long."""
-        self._left -= seconds
+    def traced(self, deadline: Deadline) -> None:
+        """A trace has come to its end."""
+        if not deadline.arrays and config.background():
+            self._left -= deadline.spent
 
-    def was_late(self, seconds: float) -> None:
-        """A trace was left after so long."""
-        self._left, self._needed = self._left - seconds, 2 * seconds
+    def was_late(self, deadline: Deadline, args: tuple[Any, ...]) -> None:
+        """The trace for a call with these arguments was left."""
+        self._left, self._needed = self._left - deadline.spent, 2 * deadline.spent
+        self._kinds = tuple(map(type, args))
 
     def plain(self, make: Callable[..., Any], *args: Any) -> Any:
         """``make(*args)``, a call that goes as plain Python. One inside another is part of that."""

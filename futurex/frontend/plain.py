@@ -7,7 +7,7 @@ import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -168,8 +168,25 @@ def _holder(array: np.ndarray) -> int | None:
 _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)})
 
 
+_NESTS: dict[Any, Callable[[Any], Iterable[Any]]] = {list: iter, tuple: iter, dict: dict.values}
+_DEEPEST = 8  # nests in each other that are looked at all at once: others may hold themselves
+
+
 def _holds_futures(value: Any) -> bool:
-    return type(value) not in _NO_FUTURES and Array in set(map(type, _leaves_of(value) or ()))
+    if type(value) in _NO_FUTURES:
+        return False
+    level = [value]
+    for _ in range(_DEEPEST):
+        kinds = set(map(type, level))
+        if Array in kinds:
+            return True
+        nests = kinds - _NO_FUTURES
+        if not nests:
+            return False
+        if not nests <= _NESTS.keys():
+            break
+        level = [entry for each in level if type(each) in nests for entry in _NESTS[type(each)](each)]
+    return Array in set(map(type, _leaves_of(value) or ()))
 
 
 def _leaves_of(value: Any) -> list[Any] | None:

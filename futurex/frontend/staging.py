@@ -19,6 +19,7 @@ from futurex.frontend.forsaken import Kinds
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
+from futurex.frontend.itself import called_by_itself
 from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
@@ -64,8 +65,8 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_lanes", "_library",
-        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_itself", "_lane", "_lanes",
+        "_library", "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
         "_warned", "plain",
     )  # fmt: skip
 
@@ -75,6 +76,7 @@ class Futurized(Standing, Generic[P, R]):
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
         self.plain = function
+        self._itself: Callable[P, R] | None = None  # as it is where it calls itself in plain calls
         self._escape = escape
         self._strict = strict
         self._donate = parameters(function, donate)
@@ -100,8 +102,10 @@ class Futurized(Standing, Generic[P, R]):
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
-            if self._means_numpy and (throughout() or is_deep(self)):
-                return self.plain(*args, **kwargs)
+            if self._means_numpy and (throughout() or is_deep(self.plain)):
+                if self._itself is None:
+                    self._itself = called_by_itself(self)
+                return self._itself(*args, **kwargs)
             return waited_for(self, args, kwargs)
         try:
             if ((disabling and disabled()) or floating.strict()) and not self._strict:
@@ -123,6 +127,8 @@ class Futurized(Standing, Generic[P, R]):
                     if choice is not None and choice.open:
                         return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
+            elif not self._variants and self._brake.patience.refuses(args, kwargs):
+                return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             leaves: list[Any] = []
             key: Key | None = None
             try:
@@ -238,7 +244,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             return self._new_variant(key, args, kwargs, given is not None, deadline)
         except Late:
-            self._brake.was_late()
+            self._brake.was_late(deadline, args)
             return None
 
     def _new_variant(self, key: Key, args: Any, kwargs: Any, rests: bool, deadline: Deadline) -> Variant | None:
@@ -263,6 +269,7 @@ class Futurized(Standing, Generic[P, R]):
                 return symbolic
             self._variants.forget()
             variant = self._traced(leaves, structure, None, self._variants.get(key, ()), deadline)
+            self._brake.patience.traced(deadline)
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.lying = lying_of(variant, leaves)
@@ -346,7 +353,9 @@ class Futurized(Standing, Generic[P, R]):
                 variant.unlearned += 1
             return result
         lane = variant.lane  # of a trace that others take turns with
-        return lane.within.call(lane.plain.call, args, kwargs) if lane is not None else self._run_plain(args, kwargs)
+        if lane is None:
+            return call_for_futures(variant.plainly, args, kwargs)
+        return lane.within.call(lane.plain.call, args, kwargs)
 
     def _error_of(self, variant: Variant) -> BaseException:
         """What tracing raised, for the caller alone: raised, it holds the frames that it goes through."""
@@ -516,7 +525,7 @@ class Futurized(Standing, Generic[P, R]):
         if self._brake.impatient:
             lines.append("- other calls run as plain NumPy: traces took longer than the calls that they were made for")
         if self._brake.patience.was_lost:
-            lines.append("- other calls run as plain Python: a trace without arrays took longer than the calls are worth")
+            lines.append("- other calls run as plain Python: a trace without arrays took longer than they are worth")
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:

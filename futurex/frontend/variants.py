@@ -413,7 +413,8 @@ def _traced(
     if variant.graph is None:
         variant.captures = []
     variant.nests = trace.nests or variant.graph is None  # what a trace did not come to may call some
-    variant.plainly = plainly(function) if variant.nests else function
+    alone = variant.graph is None and not trace.deadline.arrays  # what it gives itself is known, too
+    variant.plainly = plainly(function, itself=alone) if variant.nests else function
     variant.throughout = plainly(function, throughout=True) if variant.nests else function
     return variant, trace
 

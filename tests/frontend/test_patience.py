@@ -1,13 +1,15 @@
 """Calls without arrays wait for their traces no longer than these may be worth."""
 
+import math
+
 import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.frontend import patience
+from futurex.frontend import fragments, patience, staging
 from futurex.frontend.errors import Late
 
-LOST = "took longer than the calls are worth"
+LOST = "took longer than they are worth"
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +44,16 @@ def sieve(n):
 def test_a_long_trace_without_arrays_is_left(clock):
     f = fx.futurize(sieve)
     assert f(200) == sieve(200)
-    assert LOST in f.explain() and "0 trace(s)" in f.explain()
+    assert LOST in f.explain()
+    assert "0 trace(s)" in f.explain()
     assert "tracing raised" not in f.explain()
 
 
 def test_a_call_that_takes_long_has_its_trace_later(clock):
     f = fx.futurize(sieve)
     assert f(60) == sieve(60)
-    assert LOST in f.explain() and "0 trace(s)" in f.explain()
+    assert LOST in f.explain()
+    assert "0 trace(s)" in f.explain()
     for _ in range(10):
         assert f(60) == sieve(60)
     assert "0 trace(s)" in f.explain()
@@ -98,13 +102,15 @@ def test_with_arrays_a_trace_takes_the_time_that_it_takes(clock, call):
     function, *args = call
     f = fx.futurize(function)
     assert np.asarray(f(*args)) == pytest.approx(function(*args))
-    assert LOST not in f.explain() and "staged" in f.explain()
+    assert LOST not in f.explain()
+    assert "staged" in f.explain()
 
 
 def test_arrays_from_outside(clock):
     f = fx.futurize(over_held)
     assert np.asarray(f(40)) == pytest.approx(over_held(40))
-    assert LOST not in f.explain() and "staged" in f.explain()
+    assert LOST not in f.explain()
+    assert "staged" in f.explain()
 
 
 HELD = np.arange(3.0)
@@ -138,6 +144,7 @@ def test_many_traces_without_arrays_share_their_time(clock):
 def test_a_deadline():
     patience.Deadline(1e9).look()
     late = patience.Deadline(-1.0)
+    late.look()  # its time begins
     with pytest.raises(Late):
         late.look()
     late.lift()
@@ -153,9 +160,96 @@ def test_known_values_are_no_fragments(monkeypatch):
     monkeypatch.setattr("futurex.frontend.trace.STEPS", 100)
     f = fx.futurize(call_fib)
     assert f(15) == 610
-    assert "more than 100 rounds" in f.explain() and "to see what comes back" not in f.explain()
+    assert "more than 100 rounds" in f.explain()
+    assert "to see what comes back" not in f.explain()
 
 
 def call_fib(n):
     return fib(n)
 
+
+@fx.futurize
+def calls_itself(n):
+    return n if n < 2 else calls_itself(n - 1) + calls_itself(n - 2)
+
+
+def test_a_recursion_whose_trace_is_left_is_plain_throughout(clock, monkeypatch):
+    calls, call = [], staging.waited_for
+    monkeypatch.setattr(staging, "waited_for", lambda *args: calls.append(1) or call(*args))
+    assert calls_itself(16) == 987
+    assert LOST in calls_itself.explain()
+    assert not calls
+
+
+def test_a_recursion_asks_nobody_how_it_is_to_go(clock, monkeypatch):
+    asked, ask = [], staging.is_deep
+    monkeypatch.setattr(staging, "is_deep", lambda function: asked.append(1) or ask(function))
+    assert calls_itself(16) == 987
+    assert len(asked) == 2
+
+
+@fx.futurize
+def replaced(n):
+    if n == 3:
+        globals()["replaced"] = str
+    return n if n < 2 else [n, replaced(n - 1)]
+
+
+def test_a_recursion_whose_name_is_bound_anew(clock, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST", 0.0)
+    assert replaced(5) == [5, [4, [3, "2"]]]
+
+
+class Walker:
+    def __init__(self):
+        self.steps = 0
+
+    @fx.futurize
+    def walk(self, n):
+        self.steps += 1
+        return 0 if n == 0 else 1 + self.walk(n - 1)
+
+
+def test_methods_that_call_themselves(clock, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST", 0.0)
+    walker = Walker()
+    assert walker.walk(50) == 50
+    assert walker.steps == 51
+
+
+def test_calls_of_nests_whose_trace_is_left_look_at_types_alone(clock, monkeypatch):
+    f = fx.futurize(over_table)
+    table = [[k * j for k in range(40)] for j in range(40)]
+    assert f(table) == over_table(table)
+    assert LOST in f.explain()
+    monkeypatch.setattr(staging, "call_key", None)
+    assert f(table) == over_table(table)
+
+
+def over_table(table):
+    total = 0
+    for row in table:
+        for entry in row:
+            if entry % 3:
+                total += len(str(entry))
+    return total
+
+
+def test_few_of_many_calls_are_looked_at(monkeypatch):
+    """What comes later is like what was seen, or a run finds out that it is not."""
+    seen, learn = [], fragments.Fragments.learn
+    monkeypatch.setattr(fragments.Fragments, "learn", lambda *args: seen.append(1) or learn(*args))
+    f = fx.futurize(many_distances)
+    assert np.asarray(f(X, 3000)) == pytest.approx(many_distances(X, 3000))
+    assert 0 < len(seen) < 2000
+
+
+X = np.ones(2)
+
+
+def many_distances(x, n):
+    points = [(float(k), 1.0) for k in range(5)]
+    total = 0.0
+    for k in range(n):
+        total += math.dist(points[k % 5], tuple(x))
+    return total + x.sum()
