@@ -8,6 +8,7 @@ import pytest
 import futurex as fx
 from futurex.frontend import fragments, patience, staging
 from futurex.frontend.errors import Late
+from futurex.frontend.plain import call_for_futures
 
 LOST = "took longer than they are worth"
 
@@ -253,3 +254,27 @@ def many_distances(x, n):
     for k in range(n):
         total += math.dist(points[k % 5], tuple(x))
     return total + x.sum()
+
+
+@pytest.mark.parametrize("depth", [1, 3, 8, 9, 20])
+def test_futures_and_arrays_are_found_at_any_depth(depth):
+    def nest(value):
+        for k in range(depth):
+            value = [1, value] if k % 3 == 0 else (value, "a") if k % 3 == 1 else {"a": value, "b": 2.0}
+        return value
+
+    def innermost(value):
+        while type(value) in (list, tuple, dict):
+            value = value["a"] if type(value) is dict else next(v for v in value if type(v) not in (int, str))
+        return value
+
+    made = call_for_futures(lambda: nest(np.float64(2.0)), (), {})
+    assert isinstance(innermost(made), fx.Array)
+    future = fx.futurize(lambda x: x + 1)(np.float64(1.0))
+    assert call_for_futures(lambda value: type(innermost(value)), (nest(future),), {}) is np.float64
+
+
+def test_a_nest_that_holds_itself_is_its_result():
+    held = []
+    held += [held] * 1000
+    assert call_for_futures(lambda: held, (), {}) is held
