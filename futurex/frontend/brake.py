@@ -14,6 +14,7 @@ from typing import Any
 
 from futurex.frontend.keys import remedy
 from futurex.frontend.outside import is_users
+from futurex.frontend.patience import Deadline, Patience
 from futurex.frontend.variants import Variant
 from futurex.frontend.within import Within
 from futurex.ops.plainly import plainly
@@ -49,12 +50,13 @@ class Brake:
 
     __slots__ = (
         "_age", "_cost", "_enough", "_in_vain", "_last", "_longer", "_next_rest", "_rest", "_runs", "_seen", "_since",
-        "_spent", "_took", "_trying", "_wasted", "_within",
+        "_spent", "_took", "_trying", "_wasted", "_within", "patience",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._last: Variant | None = None
         self._within: Within | None = None
+        self.patience = Patience()
         self._in_vain, self._rest, self._next_rest, self._age = 0, 0, REST, 0
         self._since = self._took = self._wasted = self._spent = 0.0
         self._cost, self._runs = 0.0, 0  # of traces that were given up: their seconds, and calls that they served
@@ -123,12 +125,17 @@ class Brake:
         self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
         return True
 
+    def was_late(self, deadline: Deadline, args: tuple[Any, ...]) -> None:
+        """A trace was left, since it took too long."""
+        self._last, self._since = None, 0.0
+        self.patience.was_late(deadline, args)
+
     def plain(self, function: Callable[..., Any], make: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that goes as plain NumPy: ``make(function, args, kwargs)``, futurized functions in it as is faster."""
         if self._within is None:
-            self._within = Within(plainly(function), plainly(function, throughout=True))
+            self._within = Within(plainly(function, itself=self.patience.was_lost), plainly(function, throughout=True))
         if not (self._trying or self._enough):
-            return self._within.call(make, args, kwargs)
+            return self.patience.plain(self._within.call, make, args, kwargs)
         began = time.perf_counter()
         result = self._within.call(make, args, kwargs)
         self._plainly_took(time.perf_counter() - began)

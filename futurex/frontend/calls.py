@@ -211,9 +211,11 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         out = {"out": args[function.nin :]} if len(args) > function.nin else {}
         if not out and not kwargs and all(type(arg) in SCALARS or isinstance(arg, np.generic) for arg in args):
             return function(*args)  # NumPy and Python scalars: the value is known now
+        current().deadline.lift()
         return call_ufunc(function, "__call__", args[: function.nin], {**kwargs, **out})
     if isinstance(owner, np.generic):
         return wrapped(function(*args, **kwargs))
+    current().deadline.lift()
     function = IMPLEMENTATIONS.get(function, function)
     name = getattr(function, "__name__", repr(function))
     if getattr(function, "__module__", "").startswith("numpy.random") or not isinstance(owner, types.ModuleType | None):

@@ -65,6 +65,10 @@ class Retrace(Signal):
     """What was learned makes another trace of the call; this one would go on in vain."""
 
 
+class Late(Signal):
+    """The time is over that a trace may take."""
+
+
 class Unfinished(Signal):
     """A function that is being staged calls itself, and what it returns is not known yet: other paths will tell."""
 

@@ -7,7 +7,6 @@ and is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.array import Array
@@ -15,9 +14,9 @@ from futurex.frontend.objects import renewed
 from futurex.ops.plainly import called_futurized
 
 
-def waited_for(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def waited_for(function: Any, args: Any, kwargs: Any) -> Any:
     """What a futurized function gives in a plain call."""
-    with called_futurized(function):
+    with called_futurized(function.plain):
         result = function(*args, **kwargs)
         try:
             return _values(result)

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,11 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
     What anybody else refers to comes back as it is: an argument that is returned is the argument.
     """
-    return as_futures(call_and_look(lambda: call_plainly(function, args, kwargs)), args, kwargs)
+    box = [call_plainly(function, args, kwargs)]
+    kinds = _kinds_in(box[0])
+    if kinds is not None and kinds <= _OF_PYTHON:
+        return box[0]
+    return as_futures(call_and_look(box.pop), args, kwargs)
 
 
 class PlainCalls:
@@ -166,10 +170,33 @@ def _holder(array: np.ndarray) -> int | None:
 
 
 _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)})
+_NESTS: dict[Any, Callable[[Any], Iterable[Any]]] = {list: iter, tuple: iter, dict: dict.values}
+_OF_PYTHON = _NO_FUTURES.difference({np.ndarray}).union(_NESTS)
+_DEEPEST, _WIDEST = 8, 100_000
+"""Nests in each other that are looked at level by level, and entries of such a level: what holds itself has no end."""
 
 
 def _holds_futures(value: Any) -> bool:
-    return type(value) not in _NO_FUTURES and Array in set(map(type, _leaves_of(value) or ()))
+    if type(value) in _NO_FUTURES:
+        return False
+    kinds = _kinds_in(value)
+    return Array in (set(map(type, _leaves_of(value) or ())) if kinds is None else kinds)
+
+
+def _kinds_in(value: Any) -> set[Any] | None:
+    """The types of all that a nest of lists, tuples and dicts holds, level by level; None for other nests, and for what
+    may hold itself."""
+    found, level = set[Any](), [value]
+    for _ in range(_DEEPEST):
+        kinds = set(map(type, level))
+        found |= kinds
+        nests = kinds - _NO_FUTURES - {Array}
+        if not nests:
+            return found
+        if not nests <= _NESTS.keys() or len(level) > _WIDEST:
+            return None
+        level = [entry for each in level if type(each) in nests for entry in _NESTS[type(each)](each)]
+    return None
 
 
 def _leaves_of(value: Any) -> list[Any] | None:

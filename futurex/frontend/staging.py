@@ -14,10 +14,12 @@ from futurex.frontend.assembly import left_behind
 from futurex.frontend.brake import IN_VAIN, VARIANTS, Brake, in_vain, of_kinds, say
 from futurex.frontend.donation import parameters
 from futurex.frontend.effects import write_back
+from futurex.frontend.errors import Late
 from futurex.frontend.forsaken import Kinds
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
+from futurex.frontend.itself import called_by_itself
 from futurex.frontend.keys import Key, Untraceable, argument_paths, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.lying import lying_of, may_write
@@ -25,6 +27,7 @@ from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.nested import waited_for
 from futurex.frontend.number_lists import flat_arguments
 from futurex.frontend.observe import Observer
+from futurex.frontend.patience import Deadline
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.printed import printed_here, without_printed
 from futurex.frontend.replay import repeats
@@ -63,8 +66,8 @@ class Futurized(Standing, Generic[P, R]):
 
     # What others wrap (``functools.wraps``) gives them its ``__dict__``, and would give them locks and traces with it.
     __slots__ = (
-        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_lane", "_lanes", "_library",
-        "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
+        "_acts", "_brake", "_device", "_donate", "_escape", "_families", "_fragments", "_itself", "_lane", "_lanes",
+        "_library", "_limit", "_lock", "_may_be_plain", "_means_numpy", "_precision", "_strict", "_turns", "_variants",
         "_warned", "plain",
     )  # fmt: skip
 
@@ -74,6 +77,7 @@ class Futurized(Standing, Generic[P, R]):
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
         self.plain = function
+        self._itself: Callable[P, R] | None = None  # as it is where it calls itself in plain calls
         self._escape = escape
         self._strict = strict
         self._donate = parameters(function, donate)
@@ -99,8 +103,10 @@ class Futurized(Standing, Generic[P, R]):
         if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
         if plain_calls and called_plainly() and not self._library:
-            if self._means_numpy and (throughout() or is_deep(self)):
-                return self.plain(*args, **kwargs)
+            if self._means_numpy and (throughout() or is_deep(self.plain)):
+                if self._itself is None:
+                    self._itself = called_by_itself(self)
+                return self._itself(*args, **kwargs)
             return waited_for(self, args, kwargs)
         try:
             if ((disabling and disabled()) or floating.strict()) and not self._strict:
@@ -122,6 +128,8 @@ class Futurized(Standing, Generic[P, R]):
                     if choice is not None and choice.open:
                         return lane.either_way(self._run_again, found, args, kwargs, began)
                     return self._run_again(lane, found, args, kwargs)
+            elif not self._variants and self._brake.patience.refuses(args, kwargs):
+                return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             leaves: list[Any] = []
             key: Key | None = None
             try:
@@ -132,8 +140,9 @@ class Futurized(Standing, Generic[P, R]):
             if key is None:
                 self._acts = self._acts or False
                 return self._run_plain(args, kwargs)
-            variant = self._variant(key, args, kwargs, rests=True)
+            variant = self._variant(key, args, kwargs, leaves)
             if variant is None:
+                self._acts = self._acts or False
                 return self._brake.plain(self.plain, call_for_futures, args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and (variant.given_up or variant.error is not None):
@@ -224,10 +233,25 @@ class Futurized(Standing, Generic[P, R]):
                 return variant
         return None
 
-    def _variant(self, key: Key, args: Any, kwargs: Any, *, rests: bool = False) -> Variant | None:
-        """The trace for a call. With ``rests`` None where tracing has been in vain for too long."""
+    def _variant(self, key: Key, args: Any, kwargs: Any, given: list[Any] | None = None) -> Variant | None:
+        """The trace for a call. Of one whose leaves are ``given`` None where tracing has been in vain for too long, or
+        takes too long for a call without arrays."""
         if (variant := self._held(key)) is not None:
             return variant
+        free = given is None or not (self._means_numpy and self._may_be_plain)
+        deadline = Deadline() if free or given is None else self._brake.patience.deadline(given)
+        if deadline is None and not self._families.traced:
+            return None
+        try:
+            return self._new_variant(key, args, kwargs, given is not None, deadline)
+        except Late:
+            assert deadline is not None
+            self._brake.was_late(deadline, args)
+            return None
+
+    def _new_variant(self, key: Key, args: Any, kwargs: Any, rests: bool, deadline: Deadline | None) -> Variant | None:
+        """A trace for a call that has none of its own, if there is time for one, or one for many sizes. Raises Late
+        behind the deadline."""
         with self._lock:
             if (variant := self._held(key)) is not None:  # another thread may have traced it meanwhile
                 return variant
@@ -242,12 +266,13 @@ class Futurized(Standing, Generic[P, R]):
             if found is not None and found.variant is not None and found.variant.valid():
                 self._brake.serves(found.variant)
                 return found.variant
-            if rests and self._rests(key, structure):
+            if deadline is None or (rests and self._rests(key, structure)):
                 return None
-            if found is not None and (symbolic := self._symbolic(found, leaves, structure)) is not None:
+            if found is not None and (symbolic := self._symbolic(found, leaves, structure, deadline)) is not None:
                 return symbolic
             self._variants.forget()
-            variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
+            variant = self._traced(leaves, structure, None, self._variants.get(key, ()), deadline)
+            self._brake.patience.traced(deadline)
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.lying = lying_of(variant, leaves)
@@ -270,9 +295,11 @@ class Futurized(Standing, Generic[P, R]):
         if variants:
             self._lanes = tuple(each for each in self._lanes if all(each.variant is not gone for gone in variants))
 
-    def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
+    def _symbolic(
+        self, found: Symbolic, leaves: list[Any], structure: Structure, deadline: Deadline
+    ) -> Variant | None:
         """A trace for many sizes, which the calls so far suggest, if it is possible."""
-        variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
+        variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else (), deadline)
         found.variant, variant.lying = variant, lying_of(variant, leaves)
         if variant.graph is None or needs_sizes(variant.graph):
             found.variant, found.refused = None, True
@@ -292,9 +319,9 @@ class Futurized(Standing, Generic[P, R]):
         return True
 
     def _traced(
-        self, leaves: list[Any], structure: Structure, opened: Any = None, before: Sequence[Variant] = ()
+        self, leaves: list[Any], structure: Structure, opened: Any, before: Sequence[Variant], deadline: Deadline
     ) -> Variant:
-        variant = trace_call(self.plain, leaves, structure, self._fragments, opened, before)
+        variant = trace_call(self.plain, leaves, structure, self._fragments, opened, before, deadline)
         variant.device, variant.limit = self._device, self._limit
         if self._precision and variant.graph is not None:
             variant.graph = lower_precision(variant.graph, self._precision)
@@ -329,7 +356,9 @@ class Futurized(Standing, Generic[P, R]):
                 variant.unlearned += 1
             return result
         lane = variant.lane  # of a trace that others take turns with
-        return lane.within.call(lane.plain.call, args, kwargs) if lane is not None else self._run_plain(args, kwargs)
+        if lane is None:
+            return call_for_futures(variant.plainly, args, kwargs)
+        return lane.within.call(lane.plain.call, args, kwargs)
 
     def _error_of(self, variant: Variant) -> BaseException:
         """What tracing raised, for the caller alone: raised, it holds the frames that it goes through."""
@@ -498,6 +527,8 @@ class Futurized(Standing, Generic[P, R]):
         lines += explain.paragraphs(traces) if traces else explain.not_traced_yet(self._fragments)
         if self._brake.impatient:
             lines.append("- other calls run as plain NumPy: traces took longer than the calls that they were made for")
+        if self._brake.patience.was_lost:
+            lines.append("- other calls run as plain Python: a trace without arrays took longer than they are worth")
         return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:

@@ -17,6 +17,7 @@ from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.objects import Contents, describe, entries_of, restore
+from futurex.frontend.patience import Deadline
 from futurex.frontend.reads import IsArray, IsSame, attribute
 from futurex.frontend.sites import Collected, ToldApart
 from futurex.ops.control import Failure
@@ -90,8 +91,8 @@ class Capture:
 class Trace:
     """Everything recorded while one function is traced."""
 
-    def __init__(self, name: str, fragments: Any = None) -> None:
-        self.name = name
+    def __init__(self, name: str, fragments: Any = None, deadline: Deadline | None = None) -> None:
+        self.name, self.deadline = name, deadline or Deadline()
         self.scopes: list[Scope] = []
         self.regions: list[Scope] = [Scope(0)]
         self.counters: dict[Node, range] = {}  # of loops whose rounds are known, and all their values
@@ -161,12 +162,13 @@ class Trace:
     def step(self) -> None:
         """Another round, or call of a function, is traced by itself. That must have an end where values are known, too:
         loops inside each other and recursions on them make no nodes that would tell how long it goes on."""
+        self.deadline.look()
         self.steps += 1
         if self.steps > STEPS << 4 * bool(self.transforms or self.fragments is None):
-            raise Escape(
-                f"more than {self.steps - 1} rounds and calls of functions that are traced one by one",
-                "plain Python is much faster with values that are known",
-            )
+            what = f"more than {self.steps - 1} rounds and calls of functions that are traced one by one"
+            escape = Escape(what, "plain Python is much faster with values that are known")
+            escape.whole = not self.deadline.arrays  # what would stand around a fragment?
+            raise escape
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
@@ -367,6 +369,8 @@ class Trace:
         node = param(aval, "captured")
         origin = array if isinstance(array, np.ndarray) else None
         is_array = origin is not None or (future and array._is_array)
+        if is_array:
+            current().deadline.lift()
         cell = Cell(node, origin, is_array=is_array, strides=() if aval.ndim == 0 else None)
         cell.frozen = future  # as it is for everybody
         cell.born = -1  # it was there before any branch that it is first used in
@@ -405,6 +409,7 @@ class Trace:
     @contextmanager
     def tentative(self) -> Iterator[None]:
         """Take back all that the block changed if it raises."""
+        self.deadline.look()
         region = Scope(next_id())
         self.journals.append(region)
         self.regions.append(region)
@@ -445,6 +450,7 @@ class Trace:
     @contextmanager
     def scope(self) -> Iterator[Scope]:
         """A scope whose changes are undone at its end; the caller reads them from the scope first."""
+        self.deadline.look()
         with interning_scope() as start, untold():
             scope = Scope(start)
             self.scopes.append(scope)

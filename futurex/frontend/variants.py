@@ -39,6 +39,7 @@ from futurex.frontend.nest_tests import nest_test
 from futurex.frontend.objects import restore
 from futurex.frontend.outputs import Output, Outputs, shared_cells, things
 from futurex.frontend.outside import fingerprint
+from futurex.frontend.patience import Deadline
 from futurex.frontend.reads import NEVER, Alike, unchanged
 from futurex.frontend.replay import Change, Refill, changed_leaves, changed_objects, changes_of
 from futurex.frontend.sites import Collected
@@ -266,15 +267,16 @@ def _allows(guard: Guard, now: Any) -> bool:
 
 def trace_call(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None,
-    opened: Mapping[int, Aval] | None = None, before: Sequence[Variant] = (),
+    opened: Mapping[int, Aval] | None = None, before: Sequence[Variant] = (), deadline: Deadline | None = None,
 ) -> Variant:  # fmt: skip
-    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised.
+    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised. Raises Late behind
+    the ``deadline``.
 
     Calls that cannot be staged but can be ``fragments`` become that. ``opened``: abstract values with symbols for some
     of the leaves. ``before``: earlier traces of such calls.
     """
     numbers = changing_numbers(before)
-    learned = Learned(numbers=numbers)
+    learned = Learned(numbers=numbers, deadline=deadline or Deadline())
     while True:
         variant, trace = _traced(function, leaves, structure, fragments, opened or {}, learned)
         variant.numbers = learned.numbers
@@ -285,7 +287,7 @@ def trace_call(
                 continue
             variant.escape.foreign = foreign_argument(function, leaves, structure)
         if numbers and variant.graph is None:
-            variant = trace_call(function, leaves, structure, fragments, opened)
+            variant = trace_call(function, leaves, structure, fragments, opened, deadline=learned.deadline)
             variant.fixed = True
         return variant
 
@@ -325,12 +327,13 @@ class Learned:
     apart: bool = False
     exact: bool | None = False
     begun: int = field(default_factory=made_here)
+    deadline: Deadline = field(default_factory=Deadline)
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
         """A new trace that knows it."""
         self._known = len(self.recursive) + len(self.loops)
-        trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
+        trace = Trace(getattr(function, "__name__", type(function).__name__), fragments, self.deadline)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
         trace.rounds, trace.keeps_apart = self.rounds, self.apart
@@ -410,7 +413,8 @@ def _traced(
     if variant.graph is None:
         variant.captures = []
     variant.nests = trace.nests or variant.graph is None  # what a trace did not come to may call some
-    variant.plainly = plainly(function) if variant.nests else function
+    alone = variant.graph is None and not trace.deadline.arrays  # what it gives itself is known, too
+    variant.plainly = plainly(function, itself=alone) if variant.nests else function
     variant.throughout = plainly(function, throughout=True) if variant.nests else function
     return variant, trace
 

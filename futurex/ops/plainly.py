@@ -39,16 +39,19 @@ def throughout() -> bool:
 
 
 def is_deep(function: Any) -> bool:
-    """Is this futurized function in the middle of so many calls of itself, each one plain, that the rest is as well?"""
+    """Is this function, which is futurized, in the middle of calls of itself in which all others are plain as well?"""
     return id(function) in _here.deep
 
 
-def plainly(function: Callable[..., Any], *, throughout: bool = False) -> Callable[..., Any]:
+def plainly(function: Callable[..., Any], *, throughout: bool = False, itself: bool = False) -> Callable[..., Any]:
     """The function, which may call others that are futurized, as the one of a plain call. ``throughout``: those are
-    plain in it as well."""
+    plain in it as well. ``itself``: it is plain where it calls itself."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         before, _here.throughout = _here.throughout, throughout
+        first = itself and id(function) not in _here.deep
+        if first:
+            _here.deep.add(id(function))
         _here.calls += 1
         plain_calls.append(function)
         try:
@@ -57,6 +60,8 @@ def plainly(function: Callable[..., Any], *, throughout: bool = False) -> Callab
             plain_calls.pop()
             _here.calls -= 1
             _here.throughout = before
+            if first:
+                _here.deep.discard(id(function))
 
     return call
 
