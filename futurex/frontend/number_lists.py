@@ -69,6 +69,13 @@ def can_enter(values: Iterable[int]) -> bool:
     return min(found) >= -_ENTERS and max(found) < _ENTERS
 
 
+def numbers_enter(value: Sequence[Any]) -> bool:
+    """The same of the numbers in such a list, or in the tuples of what it is compared by."""
+    nested = type(value[0]) in (list, tuple)
+    first = value[0][0] if nested else value[0]
+    return type(first) is float or can_enter(chain.from_iterable(value) if nested else value)
+
+
 def array_of(value: Sequence[Any]) -> np.ndarray:
     """The numbers in such a list as an array."""
     first = value[0][0] if type(value[0]) is list else value[0]

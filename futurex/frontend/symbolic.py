@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.keys import Key, leaf_key
-from futurex.frontend.number_lists import can_enter, numbers_of, values_of
+from futurex.frontend.number_lists import numbers_enter, numbers_of, values_of
 from futurex.frontend.variants import Variant
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, new_symbol
@@ -43,7 +42,9 @@ def is_open(leaf: Any) -> bool:
     """May the extents or the value of a leaf be symbols?"""
     if type(leaf) is np.ndarray:
         return bool(leaf.flags.c_contiguous) and leaf.ndim > 0
-    return type(leaf) is list or _is_open_int(leaf) or (isinstance(leaf, Array) and leaf.ndim > 0)
+    if type(leaf) is list:
+        return numbers_enter(leaf)
+    return _is_open_int(leaf) or (isinstance(leaf, Array) and leaf.ndim > 0)
 
 
 def _is_open_int(leaf: Any) -> bool:
@@ -87,7 +88,7 @@ class Symbolic:
         for leaf, wanted in zip(leaves, self.sizes, strict=True):
             for extent, mine in zip(_sizes(leaf), wanted, strict=True) if wanted is not None else ():
                 if mine is _ANY:
-                    if not can_enter(chain.from_iterable(extent) if type(extent[0]) is tuple else extent):
+                    if not numbers_enter(extent):
                         return None
                     continue
                 symbol = mine.symbol if isinstance(mine, Dim) else None

@@ -19,6 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from argument_programs import ArgumentWriter
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from class_programs import ClassWriter
 from compare import agree, bits, is_staged, plain
@@ -256,7 +257,7 @@ def main():
     kinds_of_programs = {
         "array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter,
         "recursion": RecursionWriter, "kinds": KindWriter, "growing": GrowingWriter, "tables": TableWriter,
-        "classes": ClassWriter,
+        "classes": ClassWriter, "arguments": ArgumentWriter,
     }  # fmt: skip
     writers = [kinds_of_programs[name] for name in sys.argv[3:] or kinds_of_programs]
     warnings.simplefilter("ignore")

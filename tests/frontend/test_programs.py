@@ -1,6 +1,7 @@
 """Random programs mean the same, plain and futurized: bit for bit but for the rounding of sums."""
 
 import pytest
+from argument_programs import ArgumentWriter
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from class_programs import ClassWriter
 from hypothesis import Phase, given, settings
@@ -19,9 +20,10 @@ pytestmark = [
 # can hold, or call what has no translation.
 STAGED = {
     Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4, KindWriter: 0.8, GrowingWriter: 0.7,
-    ClassWriter: 0.85, TableWriter: 0.65,
+    ClassWriter: 0.85, TableWriter: 0.65, ArgumentWriter: 0.4,
 }  # fmt: skip
-PROGRAMS = {LargeWriter: 40, GrowingWriter: 60, ClassWriter: 60, TableWriter: 60}  # they take longer
+# These take longer.
+PROGRAMS = {LargeWriter: 40, GrowingWriter: 60, ClassWriter: 60, TableWriter: 60, ArgumentWriter: 30}
 
 
 @pytest.mark.parametrize("writer", STAGED)
