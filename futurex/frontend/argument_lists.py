@@ -25,6 +25,10 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, leaf_places
 
+MANY, MOST = 256, 1 << 14
+"""Numbers of a list that is a traced one where that can be staged, and where it cannot: the trace of an entry takes
+longer than a call of hundreds."""
+
 
 class Lent:
     """A traced list that stands for an argument, and what it began with."""
@@ -57,8 +61,12 @@ def entered_list(array: Node, path: str, value: list[Any] | None = None) -> Any:
     """The list that stands for the argument with a path, whose numbers are those of an array. ``value``: a copy of the
     argument, where they are known."""
     kind, site = _kind(array), Site("an argument", path)
-    known = current().stacks.get(site, None if array.is_static else kind)
+    is_long = not array.is_static or math.prod(array.shape) > MOST or (
+        current().may_begin_again and math.prod(array.shape) > MANY
+    )  # fmt: skip
+    known = current().stacks.get(site, kind if is_long else None)
     if known is not None:
+        current().lends_long |= is_long and array.is_static and site not in current().stacks
         return _lent(_traced(array, kind, told_apart(known) if current().exact else known, site))
     if value is None:
         rows = [(k,) for k in range(array.shape[0])]

@@ -493,6 +493,12 @@ def refuse_lists(leaves: Iterable[Any], of: str) -> None:
         raise Escape(what, "how many results there are is not known", "return np.array(...) of it").as_error()
 
 
+def need_entries(leaves: Iterable[Any], of: str) -> None:
+    """Raises Escape where an argument of such a transform is a traced list: it goes by entries, each one by itself."""
+    if any(hasattr(type(leaf), "live_range") for leaf in leaves):
+        raise Escape(f"a list as an argument of {of}", "it is traced as an array", "give np.array(...) of it")
+
+
 def _same_list(other: Any) -> Any:
     if isinstance(other, TracedList):
         other._check_list("a sum of")

@@ -147,6 +147,7 @@ class Trace:
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
         self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
         self.lent: list[Any] = []  # traced lists that stand for arguments
+        self.lends_long = False  # some of them because they are long
         self.tables: dict[int, tuple[Any, Any]] = {}  # the lists in such lists, by identity, and those that hold them
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity

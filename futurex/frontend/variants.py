@@ -365,7 +365,7 @@ class Learned:
             if self.stacks is not None and None not in trace.grown.values():
                 self.stacks = {**self.stacks, **trace.grown}
             return True
-        if self.stacks is None or not (trace.grown or self.stacks):
+        if self.stacks is None or not (trace.grown or self.stacks or trace.lends_long):
             return False
         found = {**self.stacks, **trace.grown}
         if escape.one_by_one and found == self.stacks:

@@ -9,6 +9,7 @@ from compare import plain
 from program_search import kinds, whose
 
 import futurex as fx
+from futurex.frontend.argument_lists import MANY, MOST
 from futurex.frontend.number_lists import LEAST, numbers_of
 
 FLOATS = [k * 0.37 % 1.3 - 0.5 for k in range(200)]
@@ -230,6 +231,55 @@ def test_slopes_of_lists_are_lists():
         found = plain(g(FLOATS[:n], 0.5))
         assert type(found) is list
         np.testing.assert_allclose(found, [(v * 0.5 - 1) for v in FLOATS[:n]], rtol=1e-12)
+
+
+def residual(w, xs):
+    total = 0.0
+    for x in xs:
+        total = total + (w * x - 1) ** 2
+    return total
+
+
+@fx.checkpoint
+def squares(xs):
+    return sum(x * x for x in xs)
+
+
+@fx.custom_vjp
+def doubled_slope(xs):
+    return sum(xs)
+
+
+doubled_slope.defvjp(lambda xs: (sum(xs), len(xs)), lambda n, g: ([2 * g] * n,))
+
+
+@pytest.mark.parametrize("n", [40, MANY + 4])
+def test_transforms_have_lists_entry_by_entry(n):
+    xs = np.random.default_rng(n).normal(size=n).tolist()
+    a, ones = np.array(xs), [1.0] * n
+    np.testing.assert_allclose(plain(fx.grad(residual)(2.0, xs)), (2 * (2 * a - 1) * a).sum())
+    np.testing.assert_allclose(plain(fx.grad(residual, argnums=1)(2.0, xs)), 4 * (2 * a - 1))
+    np.testing.assert_allclose(plain(fx.jvp(squares, (xs,), (ones,)))[1], 2 * a.sum())
+    np.testing.assert_allclose(plain(fx.vjp(squares, xs)[1](1.0))[0], 2 * a)
+    np.testing.assert_allclose(plain(fx.grad(squares)(xs)), 2 * a)
+    np.testing.assert_allclose(plain(fx.grad(doubled_slope)(xs)), 2.0)
+    np.testing.assert_allclose(plain(fx.futurize(lambda v: doubled_slope(v) + squares(v))(xs)), (a + a * a).sum())
+
+
+def test_the_trace_of_a_long_list_is_as_short_as_that_of_an_array():
+    xs = np.random.default_rng(0).normal(size=MOST + 1).tolist()
+    assert len(fx.futurize(smoothed).graph(xs).nodes) < 60
+    agrees(drawdown, (xs,), (xs,))
+
+
+def test_what_a_traced_list_cannot_be_is_staged_entry_by_entry():
+    def told(xs):
+        return xs == sorted(xs), xs[0]
+
+    xs = np.random.default_rng(0).normal(size=MANY + 10).tolist()
+    f = fx.futurize(told)
+    for each in (xs, sorted(xs), xs[1:]):
+        assert plain(f(each)) == told(each)
 
 
 def repeated(x):

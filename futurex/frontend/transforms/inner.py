@@ -19,7 +19,7 @@ from futurex.frontend.control.either import as_one, settled
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import StagingError
 from futurex.frontend.layout import Strides
-from futurex.frontend.lists import refuse_lists
+from futurex.frontend.lists import need_entries, refuse_lists
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized, is_futurized
 from futurex.frontend.trace import current, emit, tracing
@@ -233,6 +233,7 @@ def _node(leaf: Any) -> Node:
 def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to") -> list[Tracer]:
     """The traced floating leaves of an argument. Raises TypeError naming the first that is no such thing."""
     leaves, structure = flatten(arg)
+    need_entries(leaves, "a derivative")
     # of a list or dict from outside the arrays are traced when they are read, which nobody has done yet
     leaves = [fresh(const(leaf)) if type(leaf) is float else entered(leaf) for leaf in leaves]
     for leaf, path in zip(leaves, leaf_paths(structure, name), strict=True):

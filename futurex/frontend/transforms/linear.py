@@ -10,6 +10,7 @@ from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
 from futurex.autodiff.partial import split
 from futurex.frontend.errors import Escape
+from futurex.frontend.lists import need_entries
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.frontend.transforms.inner import (
@@ -183,6 +184,7 @@ class _Backward(_Linear):
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = flatten(args)[0]
+        need_entries(leaves, "vjp")
         floats = [leaf if isinstance(leaf, Tracer) and leaf.dtype.kind in "fc" else None for leaf in leaves]
         stand_ins = [None if leaf is None else StandIn.of(leaf) for leaf in floats]
         return self._split(args, [leaf for leaf in floats if leaf is not None], stand_ins)

@@ -11,6 +11,7 @@ import numpy as np
 from futurex.autodiff.batch import vmap as batch
 from futurex.frontend.errors import Escape
 from futurex.frontend.keys import argument_paths
+from futurex.frontend.lists import need_entries
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered, node_of
@@ -88,6 +89,7 @@ class _Mapped(Transform):
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
         axes = self._axes(args, kwargs)
+        need_entries((leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None), "vmap")
         size = _size(leaves, axes, argument_paths(self.function, structure))
         outer: list[Node] = []
         stand_ins: list[StandIn | None] = []

@@ -16,6 +16,7 @@ from futurex.errors import whole_number
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides
+from futurex.frontend.lists import need_entries
 from futurex.frontend.staging import is_futurized
 from futurex.frontend.trace import current, emit_many, tracing
 from futurex.frontend.tracer import Tracer, entered, fresh, node_of
@@ -95,6 +96,7 @@ def _traced(
 ) -> tuple[Inner, list[Node]]:
     """A function traced on stand-ins for all arrays and numbers that are traced; and these."""
     leaves, structure = flatten((args, kwargs))
+    need_entries(leaves, "a function that is traced by itself")
     leaves = [entered(leaf) for leaf in leaves]
     outer = [node_of(leaf) for leaf in leaves if isinstance(leaf, Tracer)]
     stand_ins = [StandIn.of(leaf) if isinstance(leaf, Tracer) else None for leaf in leaves]
