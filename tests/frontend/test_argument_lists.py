@@ -325,3 +325,47 @@ def test_explanations_and_graphs_have_lists():
     assert "list of float[50]" in f.explain()
     assert "list of float64[n0]: one trace for all sizes" in f.explain()
     assert "xs: float64[50]" in str(f.graph(FLOATS[:50]))
+
+
+def apart(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=False)) + len(a) * 100 + len(b)
+
+
+def marked(t, places, k):
+    t[places[3]][0] = k
+    return sum(row[0] for row in t)
+
+
+def turned(t, places, k):
+    t[0], t[1] = t[1], t[0]
+    t[places[3]][1] = k
+    return t[places[2]][0], t
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (mean, [(INTS[:40],)] * 5 + [(INTS[1:41],), (INTS[:40],)]),
+        (mean, [([k] * 40,) for k in range(8)] + [([2**62] * 40,), ([2**62 + 1] * 40,), ([9] * 40,)]),
+        (apart, [(FLOATS[:n], FLOATS[1 : n + 1]) for n in range(50, 58)] + [(FLOATS[:50], FLOATS[:40])] * 2),
+        (marked, [(table(8), PLACES, 2.5)] * 6 + [([[0.5] * 6] * 8, PLACES, 2.5)] * 2),
+        (turned, [(table(8), PLACES, 2.5)] * 4),
+    ],
+    ids=["other ints", "wide ints", "two lengths", "one row", "exchanged"],
+)
+def test_the_short_way_looks_at_all_that_a_trace_is_for(function, calls):
+    f = fx.futurize(function)
+    for args in calls:
+        assert outcome(f, args) == outcome(function, args)
+
+
+def test_a_long_list_that_may_be_another_names_is_the_callers():
+    def one_of(a, b, w):
+        c = a if w[0] > 0 else b
+        c[1] = w[1]
+        return len(c)
+
+    f = fx.futurize(one_of)
+    for w in ([1.0, 5.0], [-1.0, 5.0]):
+        args = [k * 0.5 for k in range(MANY + 4)], [k * 0.25 for k in range(MANY + 4)], np.array(w)
+        assert outcome(f, args) == outcome(one_of, args)
